@@ -1,0 +1,1 @@
+"""The node agent: discovers a machine's topology and publishes it."""

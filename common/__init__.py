@@ -1,0 +1,1 @@
+"""What agent, webhook and scheduler share: the vocabulary, the codecs and the Kubernetes client."""

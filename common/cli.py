@@ -1,0 +1,117 @@
+"""The `kubenexus` command: finds the subcommand, loads only its module, and turns errors into one sentence.
+
+A command is a module with `configure(parser)` and `run(args) -> int`. It is named here as text, so that
+`kubenexus --help` imports none of them, and so that `common` does not depend on the components.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+OK, NEGATIVE, FAILURE = 0, 1, 2
+
+
+class CommandError(Exception):
+    """What went wrong, why and what to do, in one sentence for the person at the terminal."""
+
+
+class CommandModule(Protocol):
+    """What `cli` expects of a subcommand's module. `__doc__` is its help; an example belongs there."""
+
+    __doc__: str | None
+
+    def configure(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, args: argparse.Namespace) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    name: str
+    module: str
+    summary: str
+
+    def load(self) -> CommandModule:
+        return cast("CommandModule", importlib.import_module(self.module))
+
+
+COMMANDS = (
+    Command("demo", "kubenexus.common.sandbox.demo", "a sandbox cluster with synthetic GPU nodes, in one process"),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns the exit code: 0 ok, 1 negative answer, 2 usage or failure."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    command = next((c for c in COMMANDS if words and c.name == words[0]), None)
+    if command is None:
+        return _without_command(words)
+    try:
+        return _run(command, words[1:])
+    except CommandError as error:
+        print(f"kubenexus {command.name}: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+    except BrokenPipeError:
+        # The reader went away (`| head`); Python would complain again when it flushes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception as error:  # no stack trace reaches a user
+        if os.environ.get("KUBENEXUS_DEBUG"):
+            raise
+        print(
+            f"kubenexus {command.name}: internal error, {type(error).__name__}: {error}; "
+            "set KUBENEXUS_DEBUG=1 to see where, and please report it.",
+            file=sys.stderr,
+        )
+    return FAILURE
+
+
+def _run(command: Command, words: list[str]) -> int:
+    module = command.load()
+    parser = argparse.ArgumentParser(
+        prog=f"kubenexus {command.name}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.configure(parser)
+    try:
+        args = parser.parse_args(words)
+    except SystemExit as stop:  # argparse has said what it had to say
+        return stop.code if isinstance(stop.code, int) else FAILURE
+    return module.run(args)
+
+
+def _without_command(words: list[str]) -> int:
+    if words[:1] == ["--version"]:
+        from importlib.metadata import version
+
+        print(f"kubenexus {version('kubenexus')}")
+        return OK
+    if words[:1] in (["--help"], ["-h"], ["help"]):
+        print(_usage())
+        return OK
+    problem = f"there is no command {words[0]!r}" if words else "a command is missing"
+    print(f"kubenexus: {problem}; try 'kubenexus --help'.", file=sys.stderr)
+    return FAILURE
+
+
+def _usage() -> str:
+    width = max(len(command.name) for command in COMMANDS)
+    rows = [f"  {command.name:<{width}}  {command.summary}" for command in COMMANDS]
+    return "\n".join(
+        [
+            "usage: kubenexus COMMAND [options]",
+            "",
+            "The scheduler that GPU clusters deserve.",
+            "",
+            *rows,
+            "",
+            "'kubenexus COMMAND --help' tells more; 'kubenexus --version' the version.",
+        ]
+    )

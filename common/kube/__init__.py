@@ -1,0 +1,1 @@
+"""Talking to Kubernetes: client, reflector, leader election and events."""

@@ -1,0 +1,1 @@
+"""An in-process Kubernetes API server for `kubenexus demo` and for tests. Not for production."""

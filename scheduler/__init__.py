@@ -1,0 +1,1 @@
+"""The scheduler: places pods and gangs on the topology that the agents publish."""

@@ -1,0 +1,1 @@
+"""The admission webhook: validates pods and fills in gang and NUMA settings."""
