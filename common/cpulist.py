@@ -1,4 +1,4 @@
-"""Lists of CPU and NUMA node numbers: the kernel's text (`0-3,8`, `0-30:2/4`) and ours for label values (`0-3_8`, `0-108s4`).
+"""Lists of CPU and NUMA node numbers: the kernel's text (`0-3,8`, `0-30:2/4`) and ours for labels (`0-3_8`, `0-108s4`).
 
 A label value takes neither commas nor slashes, so `,` becomes `_`, and three or more numbers at equal steps become
 `first-lastsStep`. One reader takes both forms.
@@ -16,7 +16,6 @@ _ITEM = re.compile(
     r"(?P<first>[0-9]{1,5})"
     r"(?:-(?P<last>[0-9]{1,5})(?:s(?P<step>[0-9]{1,5})|:(?P<used>[0-9]{1,5})/(?P<group>[0-9]{1,5}))?)?"
 )
-_MAX_TEXT = 1 << 19
 
 
 class CpuListError(ValueError):
@@ -28,19 +27,19 @@ class CpuListError(ValueError):
 
 
 def parse(text: str) -> tuple[int, ...]:
-    """The numbers in ascending order, each once. White space around the text is ignored; empty text is the empty list."""
+    """The numbers in ascending order, each once. White space around is ignored; empty text is the empty list."""
     stripped = text.strip()
     if not stripped:
         return ()
-    if len(stripped) > _MAX_TEXT:
-        raise CpuListError(text, "it is too long")
-    numbers: set[int] = set()
+    numbers: list[int] = []
     for item in stripped.replace("_", ",").split(","):
-        numbers.update(_expand(item, text))
-    return tuple(sorted(numbers))
+        numbers.extend(_expand(item, text))
+        if len(numbers) > LIMIT:
+            raise CpuListError(text, "it repeats itself")
+    return tuple(sorted(set(numbers)))
 
 
-def _expand(item: str, text: str) -> Iterator[int]:
+def _expand(item: str, text: str) -> Iterable[int]:
     match = _ITEM.fullmatch(item)
     if match is None:
         raise CpuListError(text, f"{item[:40]!r} is neither a number nor a range")
@@ -51,7 +50,7 @@ def _expand(item: str, text: str) -> Iterator[int]:
         raise CpuListError(text, f"{item!r} runs backwards or beyond {LIMIT - 1}")
     if not 1 <= used <= group:
         raise CpuListError(text, f"{item!r} has an impossible step")
-    return (number for number in range(first, last + 1) if (number - first) % group < used)
+    return (number for start in range(first, last + 1, group) for number in range(start, min(start + used, last + 1)))
 
 
 def format_list(cpus: Iterable[int]) -> str:

@@ -2,8 +2,8 @@
 
 The smallest amount Kubernetes can hold is a nano, so every quantity is a whole number of nanos; what is finer is
 rounded away from zero, and binary quantities (`Ki` … `Ei`) are capped at the largest int64. Two things differ from
-Kubernetes on purpose: `value` and `milli` saturate where its int64 arithmetic wraps around (`12E` is not 0), and a number
-too large to write out (`1e999999999`) is refused instead of computed.
+Kubernetes on purpose: `value` and `milli` saturate where its int64 arithmetic wraps around (`12E` is not 0), and a
+number too large to write out (`1e999999999`) is refused instead of computed.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def milli(text: str | float) -> int:
 def canonical(text: str | float) -> str:
     """The text that an API server answers when it is given this one.
 
-    It leaves alone what is already short (`1.025`, even `+3`), else writes a whole number with the largest suffix of the
-    author's style that keeps it whole (`1024Mi` is `1Gi`, `0.5` is `500m`).
+    It leaves alone what is already short (`1.025`, even `+3`), else writes a whole number with the largest suffix of
+    the author's style that keeps it whole (`1024Mi` is `1Gi`, `0.5` is `500m`).
     """
     written = str(text)
     quantity = _read(written)
@@ -128,9 +128,8 @@ def _scaled(number: int, exponent: int, text: str) -> int:
         return 0
     if exponent > _MAX_EXPONENT:
         raise QuantityError(text, "it is too large")
-    if exponent >= 0:
-        return number * 10**exponent
-    return _divide_up(number, 10 ** min(-exponent, _MAX_LENGTH))
+    power: int = 10 ** min(abs(exponent), _MAX_EXPONENT)
+    return number * power if exponent >= 0 else _divide_up(number, power)
 
 
 def _divide_up(number: int, divisor: int) -> int:

@@ -74,10 +74,23 @@ _other = _declarer(Place.OTHER, "name")
 
 GANG_NAME = _pod_label(f"pod-group.scheduling.{DOMAIN}/name", "name", "gang, within the namespace")
 GANG_MIN_AVAILABLE = _pod_label(
-    f"pod-group.scheduling.{DOMAIN}/min-available", "int ≥ 1", "members that must be placed together"
+    f"pod-group.scheduling.{DOMAIN}/min-available",
+    "int ≥ 1",
+    "members that must be placed together; as annotation of a Job or StatefulSet: its gang's size",
 )
 GANG_TIMEOUT = _pod_note(
     f"pod-group.scheduling.{DOMAIN}/timeout", "duration (`10m`)", "how long an incomplete gang is waited for"
+)
+GANG_INFER = _pod_note(
+    f"pod-group.scheduling.{DOMAIN}/infer", "bool", "`false` on a pod or its owner: no gang is inferred from the owner"
+)
+GANG_INFERRED_FROM = _pod_note(
+    f"pod-group.scheduling.{DOMAIN}/inferred-from",
+    "`rule/owner-uid`",
+    "by the webhook: name and size come from the owner, which is asked again when the gang is placed",
+)
+GANG_DISPLAY_NAME = _pod_note(
+    f"pod-group.scheduling.{DOMAIN}/display-name", "text", "by the webhook: the inferred gang in words"
 )
 GANG_GROUP = _pod_note(f"scheduling.{DOMAIN}/gang-group", "name", "gang, as an annotation (read only)")
 NUMA_POLICY = _pod_note(
