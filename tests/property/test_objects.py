@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import json
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,11 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubenexus.common import vocabulary
 from kubenexus.common.objects import (
     ProjectionError,
-    interning,
-    pod,
-    podspec,
     project_csi_node,
     project_namespace,
     project_node,
@@ -30,6 +29,7 @@ from kubenexus.common.objects import (
     project_resource_slice,
     project_storage_class,
 )
+from kubenexus.common.objects.interning import share
 from tests import builders
 
 Obj = dict[str, Any]
@@ -179,12 +179,14 @@ def test_one_wild_value_gives_a_view_or_the_one_typed_error(project: Project, ra
     assert repr(broken) == before
 
 
-@pytest.mark.parametrize("project", [project for project, _ in KINDS.values()], ids=KINDS)
 @given(
-    meta=st.fixed_dictionaries({"name": st.just("x")}, optional={"labels": wild, "uid": wild}), spec=wild, status=wild
+    kind=st.sampled_from(list(KINDS)),
+    meta=st.fixed_dictionaries({"name": st.just("x")}, optional={"labels": wild, "annotations": wild, "uid": wild}),
+    rest=st.fixed_dictionaries({}, optional={"spec": wild, "status": wild}),
 )
-def test_wild_objects_with_a_name_always_have_a_view(project: Project, meta: Obj, spec: Any, status: Any) -> None:
-    assert project({"metadata": meta, "spec": spec, "status": status}).key in ("x", "default/x")
+def test_wild_objects_with_a_name_always_have_a_view(kind: str, meta: Obj, rest: Obj) -> None:
+    project, _ = KINDS[kind]
+    assert project({"metadata": meta, **rest}).key in ("x", "default/x")
 
 
 @given(path=st.sampled_from(sorted(paths(POD["spec"]), key=str)), new=wild)
@@ -207,17 +209,20 @@ def test_what_no_json_text_can_hold_is_survived() -> None:
     assert view.spec.requests["cpu"] == 2**63 - 1
 
 
-def test_nothing_stays_behind_when_pods_are_gone() -> None:
-    """Weeks of churn: every pod has a template, labels and a size of its own."""
-    stores = (interning._labels, podspec._specs, podspec._needs, pod._usages)
+def test_nothing_stays_behind_when_a_pod_is_gone() -> None:
+    status = {"name": "main", "resources": {"requests": {"cpu": "3"}}}
+    raw = builders.pod("once").label("only", "here").cpu(2).append("status.containerStatuses", status)
+    view = project_pod(raw.annotation(vocabulary.GANG_TIMEOUT, "7m").build())
+    parts = (view.spec, view.spec.needs, view.usage, view.labels, view.annotations)
+    left = [weakref.ref(part) for part in parts]
+    del view, parts
     gc.collect()
-    before = [len(store) for store in stores]
-    for number in range(200):
-        status = {"name": "main", "resources": {"requests": {"cpu": str(number + 1)}}}
-        raw = builders.pod(f"a-{number}").label("n", str(number)).cpu(number).append("status.containerStatuses", status)
-        project_pod(raw.build())
-    gc.collect()
-    assert [len(store) for store in stores] == before
-    for number in range(3 * interning._SHARED_LIMIT):
-        interning.share(f"text-{number}")
-    assert len(interning._shared) <= interning._SHARED_LIMIT
+    assert [ref() for ref in left] == [None] * len(left)
+
+
+def test_shared_texts_are_forgotten_in_time() -> None:
+    first, again = ("".join(["sha", "red"]) for _ in range(2))
+    assert share(first) is share(again) is first
+    for number in range(100_000):
+        share(f"text-{number}")
+    assert share(again) is again
