@@ -1,0 +1,136 @@
+"""Every metric of every component, declared once, here, and documented from here.
+
+Names are `kubenexus_<component>_<what>_<unit>`. Labels have few values: never the name of a pod or node.
+`text()` is what /metrics serves; `documentation()` is docs/metrics.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE
+
+__all__ = ["CONTENT_TYPE", "DECLARED", "REGISTRY", "documentation", "text"]
+
+
+class Declared(NamedTuple):
+    """One metric as people see it."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    help: str
+
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # A second series beside each counter, which nobody reads.
+REGISTRY = CollectorRegistry()
+DECLARED: list[Declared] = []
+ProcessCollector(registry=REGISTRY)
+
+
+def _counter(name: str, help: str, *labels: str) -> Counter:  # noqa: A002
+    DECLARED.append(Declared(name, "counter", labels, help))
+    return Counter(name, help, labels, registry=REGISTRY)
+
+
+def _gauge(name: str, help: str, *labels: str) -> Gauge:  # noqa: A002
+    DECLARED.append(Declared(name, "gauge", labels, help))
+    return Gauge(name, help, labels, registry=REGISTRY)
+
+
+def _histogram(name: str, help: str, *labels: str, buckets: Sequence[float]) -> Histogram:  # noqa: A002
+    DECLARED.append(Declared(name, "histogram", labels, help))
+    return Histogram(name, help, labels, registry=REGISTRY, buckets=buckets)
+
+
+def text() -> bytes:
+    """All metrics in the Prometheus text format."""
+    return generate_latest(REGISTRY)
+
+
+def documentation() -> str:
+    """The declared metrics as a page of Markdown, a table sorted by name."""
+    rows = [f"| `{m.name}` | {m.kind} | {', '.join(f'`{x}`' for x in m.labels)} | {m.help} |" for m in sorted(DECLARED)]
+    return "\n".join(["# Metrics", "", "| metric | type | labels | meaning |", "|---|---|---|---|", *rows, ""])
+
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+API_REQUESTS = _counter(
+    "kubenexus_api_requests_total",
+    "Requests sent to the API server, by HTTP method, resource and status code; `none` where no answer came.",
+    "method",
+    "resource",
+    "code",
+)
+API_SECONDS = _histogram(
+    "kubenexus_api_request_duration_seconds",
+    "Time from sending a request to its answer; of a watch, to the head of it.",
+    "method",
+    "resource",
+    buckets=SECONDS,
+)
+REFLECTOR_STALENESS = _gauge(
+    "kubenexus_reflector_staleness_seconds",
+    "Seconds since the API server was last heard from about this resource; NaN before the first contact.",
+    "resource",
+)
+REFLECTOR_SYNCED = _gauge(
+    "kubenexus_reflector_synced", "1 once the first list of this resource is complete, 0 before.", "resource"
+)
+REFLECTOR_OBJECTS = _gauge("kubenexus_reflector_objects", "Objects held in the cache of this resource.", "resource")
+REFLECTOR_LISTS = _counter("kubenexus_reflector_lists_total", "Complete lists fetched of this resource.", "resource")
+REFLECTOR_FAILURES = _counter(
+    "kubenexus_reflector_failures_total",
+    "Lists and watches that failed, by kind of error (`Gone`, `NoAnswer`, `Garbage`, …).",
+    "resource",
+    "error",
+)
+REFLECTOR_UNREADABLE = _counter(
+    "kubenexus_reflector_unreadable_objects_total",
+    "Objects that could not be projected and were left out; each is a bug, see the log.",
+    "resource",
+)
+LEADER = _gauge("kubenexus_leader", "1 while this process holds the Lease, else 0.", "lease")
+EVENTS_WRITTEN = _counter("kubenexus_events_written_total", "Events created or extended on the API server.")
+EVENTS_DROPPED = _counter(
+    "kubenexus_events_dropped_total",
+    "Events not written: the queue was full (`queue`), too many at once (`rate`), or the API server refused (`error`).",
+    "cause",
+)
+AGENT_SCAN_SECONDS = _histogram(
+    "kubenexus_agent_scan_duration_seconds", "Time of a full look at the machine, NVML included.", buckets=SECONDS
+)
+AGENT_GPU_PROBES = _counter(
+    "kubenexus_agent_gpu_probes_total",
+    "Probes of NVML by their end: `ok`, `absent` (no driver), `off`, `error`, `hung` or `crashed`.",
+    "status",
+)
+AGENT_WRITES = _counter(
+    "kubenexus_agent_writes_total",
+    "Writes to the API server by what was written (a field manager of the Node, `slices`, `nrt`), `ok` or `failed`.",
+    "what",
+    "result",
+)
+AGENT_LAST_SUCCESS = _gauge(
+    "kubenexus_agent_last_success_timestamp_seconds",
+    "Unix time when everything was last known to stand on the API server as wanted.",
+)
+AGENT_SLICES_RECREATED = _counter(
+    "kubenexus_agent_slices_recreated_total",
+    "ResourceSlices that somebody wiped (a kubelet does, at each start) and that were put back.",
+)
+AGENT_GPUS = _gauge("kubenexus_agent_gpus", "GPUs of the machine, `usable` or `lost`.", "state")
+AGENT_NUMA_NODES = _gauge("kubenexus_agent_numa_nodes", "NUMA nodes with CPUs (`cpu`) or without (`memory`).", "kind")
+AGENT_UNKNOWN_FACTS = _gauge("kubenexus_agent_unknown_facts", "Facts that could not be read; the annotation says why.")
+AGENT_GPU_STALE = _gauge("kubenexus_agent_gpu_stale", "1 while the GPU facts are old because probes fail, else 0.")
