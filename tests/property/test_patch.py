@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubenexus.common.sandbox.patch import (
@@ -24,6 +24,8 @@ SCALARS = st.integers(0, 2) | st.sampled_from(["x", "y"]) | st.booleans()
 VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3))
 OBJECTS = st.dictionaries(NAMES, VALUES, max_size=4)
 LABELS = st.dictionaries(NAMES, st.sampled_from("12"), min_size=1, max_size=4)
+# The machine may be busy, and what is rare here is rare in the first examples too.
+QUICK = settings(deadline=None, max_examples=60)
 MANAGERS = st.sampled_from(["m1", "m2", "m3"])
 
 
@@ -64,6 +66,7 @@ def run(steps: list[tuple[str, Obj, bool]]) -> Obj | None:
     return obj
 
 
+@QUICK
 @given(OBJECTS, OBJECTS)
 def test_a_merge_patch_is_idempotent_and_leaves_its_arguments_alone(obj: Obj, patch: Obj) -> None:
     before, given_patch = copy.deepcopy(obj), copy.deepcopy(patch)
@@ -72,6 +75,7 @@ def test_a_merge_patch_is_idempotent_and_leaves_its_arguments_alone(obj: Obj, pa
     assert (obj, patch) == (before, given_patch)
 
 
+@QUICK
 @given(OBJECTS, OBJECTS)
 def test_there_is_a_merge_patch_to_everything(old: Obj, new: Obj) -> None:
     patch = {**dict.fromkeys(old), **new}
@@ -79,6 +83,7 @@ def test_there_is_a_merge_patch_to_everything(old: Obj, new: Obj) -> None:
     assert merge_patch(wiped, patch) == new
 
 
+@QUICK
 @given(OBJECTS, NAMES, VALUES)
 def test_what_a_json_patch_adds_it_can_remove(obj: Obj, name: str, value: Any) -> None:
     path = f"/new{name}"
@@ -86,6 +91,7 @@ def test_what_a_json_patch_adds_it_can_remove(obj: Obj, name: str, value: Any) -
     assert json_patch(added, [{"op": "remove", "path": path}]) == obj
 
 
+@QUICK
 @given(pods(), pods())
 def test_a_strategic_patch_is_idempotent_and_gives_what_it_says(pod: Obj, patch: Obj) -> None:
     once = strategic_patch("Pod", pod, patch)
@@ -96,6 +102,7 @@ def test_a_strategic_patch_is_idempotent_and_gives_what_it_says(pod: Obj, patch:
     assert images == {**kept, **wanted}
 
 
+@QUICK
 @given(pods(), pods())
 def test_deleting_every_item_but_the_patch_s_own_replaces_the_list(pod: Obj, patch: Obj) -> None:
     wanted = [container["name"] for container in patch["spec"]["containers"]]
@@ -106,6 +113,7 @@ def test_deleting_every_item_but_the_patch_s_own_replaces_the_list(pod: Obj, pat
     assert [container["name"] for container in after["spec"]["containers"]] == wanted
 
 
+@QUICK
 @given(writes())
 def test_applying_the_same_again_changes_nothing(steps: list[tuple[str, Obj, bool]]) -> None:
     manager, config, _ = steps[-1]
@@ -114,6 +122,7 @@ def test_applying_the_same_again_changes_nothing(steps: list[tuple[str, Obj, boo
     assert apply_patch("Pod", once, config, manager, False, "2030-01-01T00:00:00Z") == once
 
 
+@QUICK
 @given(writes())
 def test_a_forced_configuration_is_in_force(steps: list[tuple[str, Obj, bool]]) -> None:
     manager, config, _ = steps[-1]
@@ -126,6 +135,7 @@ def test_a_forced_configuration_is_in_force(steps: list[tuple[str, Obj, bool]]) 
         assert images[container["name"]] == container["image"]
 
 
+@QUICK
 @given(writes())
 def test_when_everybody_lets_go_nothing_is_left(steps: list[tuple[str, Obj, bool]]) -> None:
     obj = run(steps)
@@ -137,6 +147,7 @@ def test_when_everybody_lets_go_nothing_is_left(steps: list[tuple[str, Obj, bool
     assert obj.get("spec", {}) == {}
 
 
+@QUICK
 @given(LABELS, LABELS)
 def test_managers_of_different_labels_never_meet(first: Obj, second: Obj) -> None:
     mine = {f"a.io/{name}": value for name, value in first.items()}
@@ -150,6 +161,7 @@ def test_managers_of_different_labels_never_meet(first: Obj, second: Obj) -> Non
     assert obj["metadata"].get("labels", {}) == {**mine, **theirs}
 
 
+@QUICK
 @given(pods(), pods())
 def test_every_changed_field_has_one_owner_after_an_update(old: Obj, new: Obj) -> None:
     before = track_update("Pod", None, old, "first", "2026-01-01T00:00:00Z")
