@@ -42,6 +42,9 @@ class Command:
 
 
 COMMANDS = (
+    Command("agent", "kubenexus.agent.run", "publishes this machine's topology to the cluster"),
+    Command("cleanup", "kubenexus.agent.cleanup", "removes what the agent wrote"),
+    Command("topo", "kubenexus.agent.topo", "this machine's topology: NUMA, GPUs, NVLink, PCIe, NICs"),
     Command("demo", "kubenexus.common.sandbox.demo", "a sandbox cluster with synthetic GPU nodes, in one process"),
 )
 
@@ -115,3 +118,7 @@ def _usage() -> str:
             "'kubenexus COMMAND --help' tells more; 'kubenexus --version' the version.",
         ]
     )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
