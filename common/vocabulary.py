@@ -252,6 +252,8 @@ INFORMATIONAL_TAINT = _other(
     f"topology.{DOMAIN}/informational", "device taint", "on every device: slices describe, they are not for claims"
 )
 LEASE_NAME: Final = SCHEDULER_NAME
+GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
+"""Extended resources that count whole GPUs."""
 AGENT_NUMA_MANAGER: Final = "kubenexus-agent-numa"
 AGENT_GPU_MANAGER: Final = "kubenexus-agent-gpu"
 

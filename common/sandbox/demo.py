@@ -23,7 +23,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from kubenexus.common import wire
+from kubenexus.common import cpulist, wire
 from kubenexus.common.cli import OK, CommandError
 from kubenexus.common.kube.client import Client
 from kubenexus.common.kube.resources import NODES, RESOURCE_SLICES
@@ -107,9 +107,7 @@ def _row(node: Obj, slices: Sequence[Obj]) -> tuple[str, ...]:
     parts = [wire.read_slice(item) for item in slices]
     topology = wire.read_topology(meta.get("labels", {}), meta.get("annotations", {}), parts).topology
     gpus = topology.usable_gpus
-    islands = [
-        "".join(str(gpu) for gpu in island) if len(island) < 10 else str(len(island)) for island in topology.islands
-    ]
+    islands = [cpulist.format_list(island) for island in topology.islands]
     return (
         meta["name"],
         str(sum(numa.cpu_count or 0 for numa in topology.cpu_nodes)),

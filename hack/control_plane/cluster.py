@@ -186,6 +186,8 @@ class _Launch:
             "cert-dir": home,
             "leader-elect": "false",
             "profiling": "false",
+            "kube-api-qps": 1000,  # the default of a large cluster's good citizen makes tests wait
+            "kube-api-burst": 1000,
             **(self._controllers() if name == "kube-controller-manager" else {}),
         }
         # It is healthy before its controllers run; the account they make in every namespace shows that they do.

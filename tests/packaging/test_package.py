@@ -50,12 +50,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(out.glob("*.whl"))
 
 
-def test_wheel_has_one_top_level_package_and_every_module(wheel: Path) -> None:
+def test_wheel_has_one_top_level_package_and_every_file(wheel: Path) -> None:
     names = [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name]
     assert {name.split("/")[0] for name in names} == {"kubenexus"}
-    modules = {f"kubenexus/{path.relative_to(ROOT)}" for source in SOURCES for path in (ROOT / source).rglob("*.py")}
-    assert modules <= set(names)
-    assert {f"kubenexus/{source}/py.typed" for source in SOURCES} <= set(names)
+    files = (path for source in SOURCES for path in (ROOT / source).rglob("*.*") if path.suffix != ".pyc")
+    assert {f"kubenexus/{path.relative_to(ROOT)}" for path in files} <= set(names)
 
 
 @pytest.mark.parametrize("words", [["--help"], ["demo", "--help"]], ids=" ".join)
