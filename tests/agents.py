@@ -56,7 +56,7 @@ def labels(client: Client, node_name: str) -> dict[str, str]:
     return _ours(client, node_name, "labels")
 
 
-def annotations(client: Client, node_name: str) -> dict[str, str]:
+def notes(client: Client, node_name: str) -> dict[str, str]:
     return _ours(client, node_name, "annotations")
 
 
@@ -68,7 +68,7 @@ def _ours(client: Client, node_name: str, field: str) -> dict[str, str]:
 def reading(client: Client, node_name: str) -> wire.Reading:
     """What a scheduler reads of the node."""
     parts = [wire.read_slice(slice_) for slice_ in slices(client, node_name).values()]
-    return wire.read_topology(labels(client, node_name), annotations(client, node_name), parts)
+    return wire.read_topology(labels(client, node_name), notes(client, node_name), parts)
 
 
 def topology(client: Client, node_name: str) -> NodeTopology:
@@ -84,7 +84,7 @@ def versions(client: Client, node_name: str) -> tuple[Obj, dict[str, str]]:
 
 
 @contextlib.contextmanager
-def program(*words: str | Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def program(*words: object, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """`kubenexus agent` with these words, until the end of the block; what it logs goes to a file."""
     command = [str(Path(sys.executable).with_name("kubenexus")), "agent", *map(str, words)]
     with log.open("ab") as output, subprocess.Popen(command, stderr=output, env=os.environ) as process:

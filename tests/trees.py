@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.shared import SHARED, shared_file
 
@@ -21,13 +24,28 @@ CAPTURES = (
 )
 
 
-def unpack(name: str, into: Path) -> tuple[Path, dict[str, Any]]:
-    """A captured machine's root below `into`, and the facts that an independent reader found in it."""
+# A capture has ten thousand files and more, most of which say nothing about topology.
+_TELLING = re.compile(
+    r"(^|/)(proc/(meminfo|cpuinfo)"
+    r"|cpu/(online|cpu\d+/(online|topology/(physical|core_cpus|thread).*|cache/index[23]/(level|shared_cpu_.*)))"
+    r"|node/(\w+|node\d+/(cpu(list|map)|distance|meminfo|hugepages/.*/nr_.*|access\d/initiators/.*))"
+    r"|bus/pci/devices/[^/]*|class/(net|infiniband)/.*"
+    r"|[0-9a-f]+:[0-9a-f]+:[0-9a-f]+\.\d/(class|vendor|numa_node|local_cpulist|max_link_\w+|physfn)"
+    r"|(net|infiniband)/[^/]+/(device|operstate|speed|ports/\d/(state|rate|link_layer)))$"
+)
+_unpacked: dict[str, Path] = {}
+
+
+def unpack(name: str, factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The root of a captured machine, for reading only, and the facts that an independent reader found in it."""
     facts = json.loads(shared_file(f"fixtures/sysfs/expected/{name}.facts.json").read_text(encoding="utf-8"))
-    archive = next((SHARED / "fixtures" / "sysfs").glob(f"{name}.tar.*"), None) or shared_file(f"{name}.tar")
-    with tarfile.open(archive) as tar:
-        tar.extractall(into, filter="tar")
-    return into / facts["root_in_tar"], facts
+    if name not in _unpacked:
+        _unpacked[name] = factory.mktemp("capture")
+        archive = next((SHARED / "fixtures" / "sysfs").glob(f"{name}.tar.*"))
+        with tarfile.open(archive) as tar:
+            wanted = [member for member in tar if not member.isdir() and _TELLING.search(member.name)]
+            tar.extractall(_unpacked[name], wanted, filter="fully_trusted")
+    return _unpacked[name] / facts["root_in_tar"], facts
 
 
 def write(root: Path, files: Mapping[str, str | bytes], links: Mapping[str, str] | None = None) -> Path:

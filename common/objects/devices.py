@@ -140,12 +140,16 @@ class Consumer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ResourceClaimView(View):
-    """A ResourceClaim; `allocation` is None until somebody gave it devices."""
+    """A ResourceClaim; `allocation` is None until somebody gave it devices.
+
+    `unready` names allocated devices that their driver has not prepared: pods must not be bound before that.
+    """
 
     requests: tuple[RequestChoice, ...]
     constraints: tuple[Constraint, ...]
     allocation: Allocation | None
     reserved_for: tuple[Consumer, ...]
+    unready: tuple[str, ...]
 
 
 def project_resource_slice(obj: Obj) -> ResourceSliceView:
@@ -237,6 +241,7 @@ def project_resource_claim(obj: Obj) -> ResourceClaimView:
         reserved_for=tuple(
             Consumer(one.text("resource"), one.text("name"), one.text("uid")) for one in status.children("reservedFor")
         ),
+        unready=_unready(status),
         problems=tuple(root.problems),
     )
 
@@ -281,3 +286,22 @@ def _allocated(one: Fields) -> AllocatedDevice:
         share=one.text("shareID"),
         consumed=one.amounts("consumedCapacity"),
     )
+
+
+def _unready(status: Fields) -> tuple[str, ...]:
+    """The allocated devices with a binding condition that does not hold, or a failure condition that does."""
+    reported = {_device_key(one): one for one in status.children("devices")}
+    allocated = status.child("allocation").child("devices").children("results")
+    waited = [one for one in allocated if one.texts("bindingConditions")]
+    return tuple(one.text("device") for one in waited if not _is_ready(one, reported.get(_device_key(one))))
+
+
+def _device_key(one: Fields) -> tuple[str, ...]:
+    return tuple(one.text(key) for key in ("driver", "pool", "device", "shareID"))
+
+
+def _is_ready(allocated: Fields, reported: Fields | None) -> bool:
+    conditions = () if reported is None else reported.children("conditions")
+    true = {one.text("type") for one in conditions if one.text("status") == "True"}
+    failed = true.intersection(allocated.texts("bindingFailureConditions"))
+    return true.issuperset(allocated.texts("bindingConditions")) and not failed

@@ -45,7 +45,7 @@ _CONTAINER_KEYS: Final = ("image", "name", "ports", "resources", "restartPolicy"
 # Kinds of volumes that are a disk, and the setting that says which one.
 _DISKS: Final = {
     "awsElasticBlockStore": "volumeID",
-    "azureDisk": "diskName",
+    "azureDisk": "diskURI",
     "cinder": "volumeID",
     "csi": "driver",
     "gcePersistentDisk": "pdName",

@@ -1,9 +1,10 @@
-"""Volumes and what decides where they can be used: claims, volumes, classes and the CSI drivers of a node."""
+"""Volumes and what decides where they can be used: claims, volumes, classes, CSI drivers and the room they have."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import ceil
 from typing import Final, NamedTuple
 
 from kubenexus.common.objects.meta import View, read_meta
@@ -43,7 +44,10 @@ class ClaimRef(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PersistentVolumeView(View):
-    """A PersistentVolume. `source` is its kind (`csi`, `nfs`, …); driver and handle are those of a CSI volume."""
+    """A PersistentVolume. `source` is its kind (`csi`, `nfs`, …); driver and handle are those of a CSI volume.
+
+    `disk` names the disk of one of the old kinds that CSI drivers have taken over.
+    """
 
     storage_class: str
     capacity: int
@@ -56,6 +60,7 @@ class PersistentVolumeView(View):
     source: str
     driver: str
     handle: str
+    disk: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +68,14 @@ class StorageClassView(View):
     """A StorageClass. `topologies` are alternatives, each the label values a node may have; none means anywhere."""
 
     provisioner: str
-    wait_for_consumer: bool
+    binding_mode: str
     is_default: bool
     topologies: tuple[Mapping[str, frozenset[str]], ...]
+
+    @property
+    def wait_for_consumer(self) -> bool:
+        """Whether a volume is chosen only once it is known where it will be used."""
+        return self.binding_mode == "WaitForFirstConsumer"
 
 
 class DriverView(NamedTuple):
@@ -83,6 +93,31 @@ class CsiNodeView(View):
 
     drivers: tuple[DriverView, ...]
     migrated: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CsiDriverView(View):
+    """A CSIDriver; with `tracks_capacity` it says how much room it has, and a volume is made only where there is enough."""
+
+    tracks_capacity: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CsiStorageCapacityView(View):
+    """How large a volume of a class can become on the nodes that a selector matches; None when that is not known."""
+
+    storage_class: str
+    limit: int | None
+    nodes: LabelSelector
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeAttachmentView(View):
+    """A volume that a driver has attached, or is about to attach, to a node."""
+
+    attacher: str
+    node: str
+    volume: str
 
 
 def project_persistent_volume_claim(obj: Obj) -> PersistentVolumeClaimView:
@@ -120,7 +155,7 @@ def project_persistent_volume(obj: Obj) -> PersistentVolumeView:
     """The view of a raw PersistentVolume."""
     root, meta = identified(obj, "PersistentVolume")
     spec = root.child("spec")
-    csi = spec.child("csi")
+    csi, source = spec.child("csi"), _source(spec)
     return PersistentVolumeView(
         meta=read_meta(meta),
         storage_class=_storage_class(spec, meta.child("annotations")) or "",
@@ -131,9 +166,10 @@ def project_persistent_volume(obj: Obj) -> PersistentVolumeView:
         claim=_claim_ref(spec.maybe("claimRef")),
         phase=root.child("status").text("phase"),
         attributes_class=spec.text("volumeAttributesClassName"),
-        source=_source(spec),
+        source=source,
         driver=csi.text("driver"),
         handle=csi.text("volumeHandle"),
+        disk=spec.child(source).text(_DISKS[source]) if source in _DISKS else "",
         problems=tuple(root.problems),
     )
 
@@ -144,6 +180,14 @@ def _claim_ref(fields: Fields | None) -> ClaimRef | None:
     return ClaimRef(fields.text("namespace"), fields.text("name"), fields.text("uid"))
 
 
+# Kinds of volumes that CSI drivers have taken over, and the setting that says which disk it is.
+_DISKS: Final = {
+    "awsElasticBlockStore": "volumeID",
+    "azureDisk": "diskURI",
+    "cinder": "volumeID",
+    "gcePersistentDisk": "pdName",
+    "portworxVolume": "volumeID",
+}
 _NOT_A_SOURCE: Final = frozenset(("capacity", "claimRef", "nodeAffinity"))
 
 
@@ -159,7 +203,7 @@ def project_storage_class(obj: Obj) -> StorageClassView:
     return StorageClassView(
         meta=read_meta(meta),
         provisioner=root.text("provisioner"),
-        wait_for_consumer=root.text("volumeBindingMode") == "WaitForFirstConsumer",
+        binding_mode=root.text("volumeBindingMode"),
         is_default=meta.child("annotations").text(_DEFAULT_CLASS) == "true",
         topologies=tuple(_topology(term) for term in root.children("allowedTopologies")),
         problems=tuple(root.problems),
@@ -186,3 +230,40 @@ def _driver(one: Fields) -> DriverView:
     limit = one.child("allocatable")
     count = None if limit.raw.get("count") is None else limit.whole("count")
     return DriverView(one.text("name"), one.text("nodeID"), count, one.texts("topologyKeys"))
+
+
+def project_csi_driver(obj: Obj) -> CsiDriverView:
+    """The view of a raw CSIDriver."""
+    root, meta = identified(obj, "CSIDriver")
+    return CsiDriverView(
+        meta=read_meta(meta),
+        tracks_capacity=root.child("spec").flag("storageCapacity"),
+        problems=tuple(root.problems),
+    )
+
+
+def project_csi_storage_capacity(obj: Obj) -> CsiStorageCapacityView:
+    """The view of a raw CSIStorageCapacity."""
+    root, meta = identified(obj, "CSIStorageCapacity")
+    largest, total = root.amount("maximumVolumeSize"), root.amount("capacity")
+    limit = total if largest is None else largest
+    return CsiStorageCapacityView(
+        meta=read_meta(meta, namespaced=True),
+        storage_class=root.text("storageClassName"),
+        limit=None if limit is None else ceil(limit),
+        nodes=read_label_selector(root, "nodeTopology"),
+        problems=tuple(root.problems),
+    )
+
+
+def project_volume_attachment(obj: Obj) -> VolumeAttachmentView:
+    """The view of a raw VolumeAttachment."""
+    root, meta = identified(obj, "VolumeAttachment")
+    spec = root.child("spec")
+    return VolumeAttachmentView(
+        meta=read_meta(meta),
+        attacher=spec.text("attacher"),
+        node=spec.text("nodeName"),
+        volume=spec.child("source").text("persistentVolumeName"),
+        problems=tuple(root.problems),
+    )

@@ -178,7 +178,7 @@ def test_namespace_takes_its_content_along(api: Api) -> None:
     path = CONFIG_MAPS.path(name)
     api.request("POST", path, config_map("a")).expect(201)
     api.request("DELETE", f"/api/v1/namespaces/{name}").expect(200)
-    eventually(lambda: api.request("GET", f"/api/v1/namespaces/{name}").status == 404, seconds=30)
+    eventually(lambda: api.request("GET", f"/api/v1/namespaces/{name}").status == 404, seconds=60)
     api.request("GET", f"{path}/a").refused(404, "NotFound")
 
 
