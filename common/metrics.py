@@ -134,3 +134,37 @@ AGENT_GPUS = _gauge("kubenexus_agent_gpus", "GPUs of the machine, `usable` or `l
 AGENT_NUMA_NODES = _gauge("kubenexus_agent_numa_nodes", "NUMA nodes with CPUs (`cpu`) or without (`memory`).", "kind")
 AGENT_UNKNOWN_FACTS = _gauge("kubenexus_agent_unknown_facts", "Facts that could not be read; the annotation says why.")
 AGENT_GPU_STALE = _gauge("kubenexus_agent_gpu_stale", "1 while the GPU facts are old because probes fail, else 0.")
+SCHEDULER_DECISIONS = _counter(
+    "kubenexus_scheduler_decisions_total",
+    "Decisions by their kind: `place`, `park`, `preempt`, or `error` where deciding itself failed.",
+    "decision",
+)
+SCHEDULER_DECISION_SECONDS = _histogram(
+    "kubenexus_scheduler_decision_duration_seconds", "Time to decide about one pod.", buckets=SECONDS
+)
+SCHEDULER_BINDS = _counter(
+    "kubenexus_scheduler_binds_total",
+    "Binds by their end: `bound`, `unbound` (tried again later) or `astray` (the pod is gone or elsewhere).",
+    "end",
+)
+SCHEDULER_BIND_SECONDS = _histogram(
+    "kubenexus_scheduler_bind_duration_seconds",
+    "Time from a decision to the certainty that the pod is bound.",
+    buckets=SECONDS,
+)
+SCHEDULER_LOOKUPS = _counter(
+    "kubenexus_scheduler_bind_lookups_total", "Binds whose answer was lost or odd, so that the pod was looked up."
+)
+SCHEDULER_PENDING = _gauge(
+    "kubenexus_scheduler_pending_pods",
+    "Pods without a node, by where they wait: `active`, `backoff`, `parked`, `gated`, or `binding`.",
+    "place",
+)
+SCHEDULER_REJECTIONS = _counter(
+    "kubenexus_scheduler_kubelet_rejections_total",
+    "Pods that a kubelet refused to run after they were bound, by its reason.",
+    "reason",
+)
+SCHEDULER_VICTIMS = _counter(
+    "kubenexus_scheduler_preemption_victims_total", "Pods deleted to make room for pods of higher priority."
+)

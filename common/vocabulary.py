@@ -220,7 +220,9 @@ TOPOLOGY_HASH_LABEL = _node_label(
 )
 TOPOLOGY_SNAPSHOT = _node_note(f"topology.{DOMAIN}/snapshot", "compact JSON", "the whole topology, without DRA")
 ALLOCATIONS = _node_note(
-    f"topology.{DOMAIN}/allocations", "compact JSON", "pod uid → what the kubelet gave: NUMA ids, GPUs, exclusive CPUs"
+    f"topology.{DOMAIN}/allocations",
+    "compact JSON",
+    "pod uid (or namespace/name) → what the kubelet gave: NUMA ids, GPUs, CPUs",
 )
 
 

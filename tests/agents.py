@@ -35,10 +35,10 @@ def own_node(client: Client, **metadata: Any) -> Iterator[str]:
     name = unique("agent")
     client.create(NODES, node_object(name, **metadata))
     yield name
-    for slice_ in slices(client, name).values():
-        client.delete(RESOURCE_SLICES, slice_["metadata"]["name"])
-    with contextlib.suppress(NotFound):
-        client.delete(NODES, name)
+    doomed = [(RESOURCE_SLICES, slice_["metadata"]["name"]) for slice_ in slices(client, name).values()]
+    for res, each in [*doomed, (NODES, name)]:
+        with contextlib.suppress(NotFound):  # the test or the garbage collector may have been there before
+            client.delete(res, each)
 
 
 def slices(client: Client, node_name: str) -> dict[str, Obj]:

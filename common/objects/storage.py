@@ -97,7 +97,7 @@ class CsiNodeView(View):
 
 @dataclass(frozen=True, slots=True)
 class CsiDriverView(View):
-    """A CSIDriver; with `tracks_capacity` it says how much room it has, and a volume is made only where there is enough."""
+    """A CSIDriver. With `tracks_capacity` it says where it has how much room, and makes volumes only there."""
 
     tracks_capacity: bool
 

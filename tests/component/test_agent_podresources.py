@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import struct
 import threading
@@ -18,8 +19,14 @@ from h2.events import DataReceived, RequestReceived, StreamEnded
 from kubenexus.agent import unary
 from kubenexus.agent.allocations import Given
 from kubenexus.agent.discovery.nvml import OFF
-from kubenexus.agent.machine import Machine
-from kubenexus.agent.podresources import METHOD, PodResources, list_pods
+from kubenexus.agent.machine import Machine, list_pods
+from kubenexus.agent.podresources import METHOD, PodResources
+from kubenexus.common import cli, logs
+from kubenexus.common.kube.resources import NODES
+from kubenexus.common.sandbox import Sandbox
+from kubenexus.common.sandbox.machine_tree import write_machine
+from kubenexus.common.vocabulary import ALLOCATIONS
+from tests.agents import SMALL_DGX
 from tests.machines import dgx_h100
 from tests.protobuf import answer, container, device, pod
 
@@ -175,3 +182,16 @@ def test_the_machine_tells_allocations_by_uid_and_keeps_them_while_the_kubelet_i
 
 def test_without_a_socket_nothing_is_told(tmp_path: Path) -> None:
     assert Machine(tmp_path, lambda: OFF, tmp_path / "none").allocations(dgx_h100()) is None
+
+
+@pytest.mark.usefixtures("kubelet")
+def test_the_agent_publishes_what_the_kubelet_gave(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "configure", lambda *_: None)
+    write_machine(SMALL_DGX, tmp_path / "machine")
+    words = ["--once", "--root", str(tmp_path / "machine"), "--node-name", "n1", "--pod-resources-socket", str(path)]
+    with Sandbox() as box:
+        box.registry.create(NODES, None, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
+        kubeconfig = box.write_kubeconfig(tmp_path / "kubeconfig")
+        assert cli.main(["agent", *words, "--kubeconfig", str(kubeconfig)]) == 0
+        notes = box.registry.get(NODES, None, "n1")["metadata"]["annotations"]
+    assert json.loads(notes[ALLOCATIONS]) == {"ns/web": {"cpus": "0-1", "gpus": [], "numa": [0]}}

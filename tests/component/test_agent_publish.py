@@ -17,7 +17,7 @@ from kubenexus.common.kube.errors import Conflict, NotFound
 from kubenexus.common.kube.request import PatchType
 from kubenexus.common.kube.resources import NODES, RESOURCE_SLICES
 from kubenexus.common.topology import Gpu, NodeTopology
-from tests.agents import annotations, generations, labels, own_node, reading, slices, topology, versions
+from tests.agents import generations, labels, notes, own_node, reading, slices, topology, versions
 from tests.contract.objects import node as node_object
 from tests.machines import dgx1_v100, dgx_h100, gb200, numa_nodes, pairs_across_numa
 from tests.servers import Server
@@ -111,7 +111,7 @@ def test_what_is_switched_off_is_removed_once(client: Client, node: str, part: s
     agent(client, node).publish(ok(dgx_h100()), 0.0)
     publisher = agent(client, node, *(DEFAULT_PARTS - {Part(part)}))
     assert publisher.publish(ok(dgx_h100()), 0.0) > 0
-    there = {"labels": labels(client, node), "annotation": annotations(client, node), "slices": slices(client, node)}
+    there = {"labels": labels(client, node), "annotation": notes(client, node), "slices": slices(client, node)}
     assert {name for name, found in there.items() if not found} == {part}
     assert publisher.publish(ok(dgx_h100()), 0.0) == 0
 

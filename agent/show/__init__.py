@@ -1,0 +1,1 @@
+"""A topology for people: as a matrix, as a tree of text, as a picture."""
