@@ -44,6 +44,7 @@ class Command:
 COMMANDS = (
     Command("agent", "kubenexus.agent.run", "publishes this machine's topology to the cluster"),
     Command("cleanup", "kubenexus.agent.cleanup", "removes what the agent wrote"),
+    Command("scheduler", "kubenexus.scheduler.run", "gives a node to every pod that asks for this scheduler"),
     Command("simulate", "kubenexus.scheduler.simulate", "places manifests on manifests, offline, and says why not"),
     Command("topo", "kubenexus.agent.topo", "this machine's topology: NUMA, GPUs, NVLink, PCIe, NICs"),
     Command("demo", "kubenexus.common.sandbox.demo", "a sandbox cluster with synthetic GPU nodes, in one process"),

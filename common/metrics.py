@@ -157,7 +157,7 @@ SCHEDULER_LOOKUPS = _counter(
 )
 SCHEDULER_PENDING = _gauge(
     "kubenexus_scheduler_pending_pods",
-    "Pods without a node, by where they wait: `active`, `backoff`, `parked`, `gated`, or `binding`.",
+    "Pods without a node, by where they wait: `ready`, `backoff`, `parked`, `gated`, or `binding`.",
     "place",
 )
 SCHEDULER_REJECTIONS = _counter(

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from kubenexus.common.objects import (
+    project_csi_driver,
     project_csi_node,
+    project_csi_storage_capacity,
     project_namespace,
     project_node,
     project_persistent_volume,
@@ -20,6 +22,7 @@ from kubenexus.common.objects import (
     project_pod_disruption_budget,
     project_resource_claim,
     project_storage_class,
+    project_volume_attachment,
 )
 from kubenexus.scheduler.engine.labels import Mask
 from kubenexus.scheduler.engine.objects import Table, owner_key
@@ -47,9 +50,9 @@ TABLES: dict[str, tuple[str, Callable[[Case], Any]]] = {
     "pvs": ("pvs", project_persistent_volume),
     "storageClasses": ("storage_classes", project_storage_class),
     "csiNodes": ("csi_nodes", project_csi_node),
-    "csiDrivers": ("csi_drivers", as_is),
-    "csiStorageCapacities": ("csi_capacities", as_is),
-    "volumeAttachments": ("volume_attachments", as_is),
+    "csiDrivers": ("csi_drivers", project_csi_driver),
+    "csiStorageCapacities": ("csi_capacities", project_csi_storage_capacity),
+    "volumeAttachments": ("volume_attachments", project_volume_attachment),
     "services": ("services", as_is),
     "deviceClasses": ("device_classes", as_is),
     "resourceClaims": ("claims", project_resource_claim),
@@ -138,8 +141,14 @@ def check_filter(factory: Factory, case: Case, *, reasons: bool = True) -> None:
 
 
 def check_score(factory: Factory, case: Case) -> None:
-    """The normalised scores are as the case wants; having no preference is the same as 0 everywhere."""
+    """The normalised scores are as the case wants; having no preference is the same as 0 everywhere.
+
+    A pod that cannot be scored because it is wrong must be refused everywhere, as an error.
+    """
     want, found = case["want"], run_score(factory, case)
-    skipped = want.get("preScore", {}).get("code") == "Skip"
-    wanted = {} if skipped else {one["name"]: one["score"] for one in want["scores"]}
+    before = want.get("preScore", {}).get("code")
+    if before == "Error":
+        assert {code for code, _ in run_filter(factory, case).values()} == {Code.ERROR}
+        return
+    wanted = {} if before == "Skip" else {one["name"]: one["score"] for one in want["scores"]}
     assert (found or dict.fromkeys(wanted, 0)) == (wanted or dict.fromkeys(found or (), 0))

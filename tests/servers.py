@@ -67,10 +67,7 @@ def real() -> Server:
 
     The session's main process owns it and ends it (`end_real`); if that was killed, the next session does.
     """
-    needed = ["etcd", "etcdctl", "kube-apiserver", *(cluster.OPTIONAL[name] for name in COMPONENTS)]
-    missing = [name for name in needed if binaries.find(name) is None]
-    if missing:
-        _not_to_be_had(f"no real API server: {', '.join(missing)} not found; run `hack/control-plane build` once")
+    require("etcd", "etcdctl", "kube-apiserver", *(cluster.OPTIONAL[name] for name in COMPONENTS))
     cluster.instances().mkdir(parents=True, exist_ok=True)
     with (cluster.instances() / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -78,6 +75,13 @@ def real() -> Server:
         folder = _session_folder()
         up = cluster.load(folder) or cluster.up(folder, COMPONENTS, owner=_session(), say=print)
     return Server("real", up.url, up.token, up.ca_file, up.kubeconfig, lambda: _compact(up))
+
+
+def require(*programs: str) -> None:
+    """Skip the test, or fail it if that was asked for, unless these programs of a control plane are to be had."""
+    missing = [name for name in programs if binaries.find(name) is None]
+    if missing:
+        _not_to_be_had(f"no real API server: {', '.join(missing)} not found; run `hack/control-plane build` once")
 
 
 def end_real() -> None:

@@ -65,8 +65,12 @@ OFF = NvmlAnswer("off", "NVML was not asked")
 
 def recorded_or_asked(root: Path) -> NvmlAnswer:
     """The answers kept beside a captured machine (what the probe printed there), else those of this one."""
-    recording = root / RECORDING
-    return decode(recording.read_bytes()) if recording.is_file() else ask_nvml()
+    try:
+        return decode((root / RECORDING).read_bytes())
+    except FileNotFoundError:
+        return ask_nvml()
+    except OSError as error:
+        return NvmlAnswer("error", f"{RECORDING} cannot be read: {error.strerror}")
 
 
 def ask_nvml(timeout: float = TIMEOUT_SECONDS) -> NvmlAnswer:

@@ -43,9 +43,11 @@ def matrix(topology: NodeTopology) -> str:
 
 
 def _nothing(topology: NodeTopology) -> str:
-    reason = topology.unknowns.get("gpu.nvlink", "none was found")
+    if topology.gpus is None:
+        reasons = "; ".join(f"{fact}: {reason}" for fact, reason in sorted(topology.unknowns.items()))
+        return f"Whether this machine has a GPU is unknown ({parts.clean(reasons)})."
     nodes, nics = parts.count(len(topology.cpu_nodes), "NUMA node"), parts.count(len(topology.nics or ()), "NIC")
-    return f"No GPU on this machine ({reason}); {nodes} with CPUs, {nics}."
+    return f"No GPU on this machine (none was found); {nodes} with CPUs, {nics}."
 
 
 def _gpu_names(gpus: Sequence[Gpu]) -> list[str]:

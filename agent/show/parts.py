@@ -13,7 +13,7 @@ def packages(topology: NodeTopology) -> list[tuple[str, list[NumaNode]]]:
     """The NUMA nodes with CPUs by package, those whose package is unknown last."""
     nodes = sorted(topology.cpu_nodes, key=lambda node: (node.package is None, node.package or 0, node.id))
     return [
-        ("Package unknown" if package is None else f"Package {package}", list(group))
+        ("Package unknown, or several" if package is None else f"Package {package}", list(group))
         for package, group in groupby(nodes, key=lambda node: node.package)
     ]
 
@@ -43,7 +43,7 @@ def facts(device: Device) -> list[str]:
     """What people want to know of a device, as far as it is known."""
     if isinstance(device, Nic):
         rate = f"{device.rate_gbps} Gb/s" if device.rate_gbps else ""
-        known = [device.link_layer, rate]
+        known = [device.rdma_name, device.if_name, device.link_layer, rate]
     else:
         link = f"PCIe gen{device.pcie_gen} x{device.pcie_width}" if device.pcie_gen and device.pcie_width else ""
         links = f"{device.nvlinks} NVLinks" if device.nvlinks else ""
@@ -59,9 +59,10 @@ def memory(node: NumaNode) -> str:
 
 def summary(topology: NodeTopology) -> str:
     """The machine in a line."""
+    of_gpus = {gpu.memory_numa for gpu in topology.gpus or ()}
     counts = [
         count(sum(node.cpu_count or 0 for node in topology.cpu_nodes), "CPU"),
-        size(sum(node.memory or 0 for node in topology.cpu_nodes)),
+        size(sum(node.memory or 0 for node in topology.numa or () if node.id not in of_gpus)),
         count(len(topology.usable_gpus), "GPU"),
         count(len(topology.nics or ()), "NIC"),
     ]

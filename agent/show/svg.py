@@ -89,7 +89,7 @@ def _switch(switch: str | None, devices: list[parts.Device], colours: Colours) -
 def _device(device: parts.Device, colours: Colours) -> Box:
     lines = [parts.name(device), device.pci_bus_id or "?", *parts.facts(device)]
     if isinstance(device, Nic):
-        return Box([*lines[:2], device.name, *lines[2:]], "nic")
+        return Box(lines, "nic")
     return Box(lines, "gpu" if device.usable else "lost", colour=colours.get(device.index))
 
 

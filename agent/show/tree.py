@@ -70,8 +70,7 @@ def _switch(switch: str | None, devices: list[parts.Device]) -> list[Branch]:
 
 def _leaf(device: parts.Device) -> str:
     known = ", ".join(parts.facts(device))
-    words = [parts.name(device), getattr(device, "name", None), device.pci_bus_id or "?", known and f"({known})"]
-    return " ".join(word for word in words if word)
+    return f"{parts.name(device)} {device.pci_bus_id or '?'}" + (f" ({known})" if known else "")
 
 
 def _draw(branch: Branch, lead: str = "", joint: str = "") -> Iterator[str]:

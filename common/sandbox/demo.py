@@ -1,7 +1,8 @@
-"""Runs KubeNexus on a sandbox cluster in one process tree: an API server in a box, and an agent for every node.
+"""Runs KubeNexus on a sandbox cluster in one process tree: an API server in a box, agents, and the scheduler.
 
 The nodes are synthetic: a DGX H100, a DGX A100, a GB200 tray, a big EPYC server and a plain one, over and over. Each
-agent discovers its own machine and publishes what it found; what you see is read back from the API server.
+agent discovers its own machine and publishes what it found; what you see is read back from the API server. Then the
+scheduler places a Job, a Deployment and a pod that fits nowhere.
 
 examples:
   kubenexus demo               shows what happens, and ends
@@ -28,6 +29,7 @@ from kubenexus.common.cli import OK, CommandError
 from kubenexus.common.kube.client import Client
 from kubenexus.common.kube.resources import NODES, RESOURCE_SLICES
 from kubenexus.common.sandbox import Sandbox
+from kubenexus.common.sandbox.demo_work import scheduler, submit_and_watch, verdict
 from kubenexus.common.sandbox.machine_tree import write_machine
 from kubenexus.common.sandbox.machines import GIB, MACHINES, Machine
 
@@ -49,9 +51,12 @@ def run(args: argparse.Namespace) -> int:
         _say(f"A sandbox API server listens on {sandbox.url} (in memory, loopback only, not for production).")
         with Client.connect(str(kubeconfig)) as client:
             _join_nodes(client, Path(folder), kubeconfig, args.nodes)
-            _show(client)
-        if args.keep:
-            _keep(kubeconfig)
+            _show_nodes(client)
+            with scheduler(kubeconfig):
+                _say("The scheduler is running. A Job of 4 × 4 GPUs, a Deployment of 3 and a pod of 16 GPUs arrive:")
+                _show_pods(submit_and_watch(client))
+                if args.keep:
+                    _keep(kubeconfig)
     return OK
 
 
@@ -92,7 +97,7 @@ def _run_agent(name: str, root: Path, kubeconfig: Path) -> None:
         raise CommandError(f"the agent of {name} failed: {last[0]}")
 
 
-def _show(client: Client) -> None:
+def _show_nodes(client: Client) -> None:
     slices: dict[str, list[Obj]] = {}
     for item in client.list(RESOURCE_SLICES).items:
         slices.setdefault(item["spec"].get("nodeName", ""), []).append(item)
@@ -122,6 +127,14 @@ def _row(node: Obj, slices: Sequence[Obj]) -> tuple[str, ...]:
         str(len(topology.nics or ())),
         str(len(slices)),
     )
+
+
+def _show_pods(pods: Sequence[Obj]) -> None:
+    rows = [(pod["metadata"]["name"], pod["status"]["phase"], pod["spec"].get("nodeName") or "-") for pod in pods]
+    _say(_table([("POD", "PHASE", "NODE"), *rows]))
+    for pod in pods:
+        if verdict(pod):
+            _say(f"{pod['metadata']['name']} waits: {verdict(pod)}")
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

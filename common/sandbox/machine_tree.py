@@ -80,38 +80,40 @@ def _switches(machine: Machine) -> Iterator[tuple[int, int, list[tuple[str, int]
 def _functions(machine: Machine) -> Iterator[tuple[str, dict[str, str]]]:
     """(folder, files) of every PCI function. Each switch hangs on a root complex of its own, as on these boards."""
     for number, numa, devices in _switches(machine):
-        bus = 0x10 * (number + 1)
-        port = _folder(number, bus)
-        bridge = {"class": "0x060400", "vendor": "0x1000", "numa_node": str(numa), **_link_files()}
+        bus = _bus(number)
+        port = f"sys/devices/pci{number:04x}:{bus:02x}/{_address(number, bus)}"
+        link = _link_files(machine)
+        bridge = {"class": "0x060400", "vendor": "0x1000", "numa_node": str(numa), **link}
         yield port, bridge
-        upstream = f"{port}/{_address(bus + 1)}"
+        upstream = f"{port}/{_address(number, bus + 1)}"
         yield upstream, bridge
         for place, (kind, _) in enumerate(devices):
-            downstream = f"{upstream}/{_address(bus + 2, place)}"
+            downstream = f"{upstream}/{_address(number, bus + 2, place)}"
             yield downstream, bridge
             yield (
-                f"{downstream}/{_address(bus + 3 + place)}",
+                f"{downstream}/{_address(number, bus + 3 + place)}",
                 {
                     "class": "0x030200" if kind == "gpu" else "0x020700",
                     "vendor": "0x10de" if kind == "gpu" else "0x15b3",
                     "numa_node": str(numa),
                     "local_cpulist": cpulist.format_list(sorted(machine.cpus_of(numa))),
-                    **_link_files(),
+                    **link,
                 },
             )
 
 
-def _folder(number: int, bus: int) -> str:
-    return f"sys/devices/pci{number:04x}:{bus:02x}/{_address(bus)}"
+def _bus(number: int) -> int:
+    """The first bus of a switch, which has a PCI domain of its own."""
+    return 0x10 * (number % 15 + 1)
 
 
-def _address(bus: int, device: int = 0) -> str:
-    # Each root complex has a PCI domain of its own here, which keeps bus numbers short.
-    return f"{bus // 0x10 - 1:04x}:{bus:02x}:{device:02x}.0"
+def _address(domain: int, bus: int, device: int = 0) -> str:
+    return f"{domain:04x}:{bus:02x}:{device:02x}.0"
 
 
-def _link_files() -> dict[str, str]:
-    return {"max_link_speed": "32.0 GT/s PCIe", "max_link_width": "16"}
+def _link_files(machine: Machine) -> dict[str, str]:
+    generation = machine.gpu.pcie_gen if machine.gpu else 5
+    return {"max_link_speed": f"{2.0**generation:.1f} GT/s PCIe", "max_link_width": "16"}
 
 
 def _nic_files(machine: Machine) -> Iterator[tuple[str, str]]:
@@ -140,23 +142,21 @@ def nvml_answer(machine: Machine) -> dict[str, Any]:
 
 
 def _nvml_gpu(machine: Machine, model: GpuModel, index: int) -> dict[str, Any]:
-    bus = 0x10 * (index + 1) + 3
     link = {"version": model.nvlink_version, "remote": _SWITCH, "pci": None}
     return {
-        "index": index,
         "uuid": f"GPU-00000000-0000-4000-8000-{index:012x}",
         "minor": index,
         "name": model.product,
-        "pci": [index, bus, 0],
+        "pci": [index, _bus(index) + 3, 0],
         "memory": model.memory,
         "capability": list(model.capability),
         "architecture": model.architecture,
         "memory_affinity": [machine.gpu_numa[index]],
         "gpu_memory_numa": machine.memory_nodes[index] if machine.memory_nodes else None,
-        "pcie_gen": 5,
+        "pcie_gen": model.pcie_gen,
         "pcie_width": 16,
         "mig": False,
         "clique": model.clique,
-        "links": [{"link": number, **link} for number in range(model.links)],
+        "links": [link] * model.links,
         "error": None,
     }

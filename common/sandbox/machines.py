@@ -23,6 +23,7 @@ class GpuModel:
     driver: str
     links: int = 0
     nvlink_version: int = 0
+    pcie_gen: int = 5
     clique: str | None = None
 
 
@@ -95,6 +96,7 @@ A100 = GpuModel(
     driver="580.105.08",
     links=12,
     nvlink_version=4,
+    pcie_gen=4,
 )
 GB200 = GpuModel(
     product="NVIDIA GB200",

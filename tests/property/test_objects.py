@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from kubenexus.common import vocabulary
 from kubenexus.common.objects import (
     ProjectionError,
+    project_csi_driver,
     project_csi_node,
+    project_csi_storage_capacity,
     project_namespace,
     project_node,
     project_persistent_volume,
@@ -28,6 +30,7 @@ from kubenexus.common.objects import (
     project_resource_claim,
     project_resource_slice,
     project_storage_class,
+    project_volume_attachment,
 )
 from kubenexus.common.objects.interning import share
 from tests import builders
@@ -133,6 +136,24 @@ KINDS: dict[str, tuple[Project, Obj]] = {
     "CSINode": (
         project_csi_node,
         builders.Builder("", "CSINode", "n").set("spec.drivers", [{"name": "d", "allocatable": {"count": 1}}]).build(),
+    ),
+    "CSIDriver": (
+        project_csi_driver,
+        builders.Builder("", "CSIDriver", "d").set("spec", {"storageCapacity": True}).build(),
+    ),
+    "CSIStorageCapacity": (
+        project_csi_storage_capacity,
+        builders.Builder("", "CSIStorageCapacity", "c", "x")
+        .set("nodeTopology", SELECTOR)
+        .set("capacity", "1Gi")
+        .set("maximumVolumeSize", "1Gi")
+        .build(),
+    ),
+    "VolumeAttachment": (
+        project_volume_attachment,
+        builders.Builder("", "VolumeAttachment", "v")
+        .set("spec", {"attacher": "d", "nodeName": "n", "source": {"persistentVolumeName": "v"}})
+        .build(),
     ),
     "ResourceSlice": (project_resource_slice, SLICE),
     "ResourceClaim": (project_resource_claim, RESOURCE_CLAIM),

@@ -20,7 +20,9 @@ from kubenexus.common.objects import (
     Taint,
     Toleration,
     Version,
+    project_csi_driver,
     project_csi_node,
+    project_csi_storage_capacity,
     project_namespace,
     project_node,
     project_persistent_volume,
@@ -30,6 +32,7 @@ from kubenexus.common.objects import (
     project_resource_claim,
     project_resource_slice,
     project_storage_class,
+    project_volume_attachment,
 )
 from tests.builders import Builder, namespace, node, resource_slice
 
@@ -169,6 +172,22 @@ def test_a_volume_of_nobody() -> None:
     assert (view.claim, view.node_affinity, view.source, view.driver, view.capacity) == (None, None, "nfs", "", 0)
 
 
+OLD_DISKS: dict[str, tuple[Obj, str]] = {
+    "awsElasticBlockStore": ({"volumeID": "vol-1"}, "vol-1"),
+    "azureDisk": ({"diskName": "a", "diskURI": "/disks/a"}, "/disks/a"),
+    "gcePersistentDisk": ({"pdName": "d"}, "d"),
+    "nfs": ({"server": "s", "path": "/"}, ""),
+}
+
+
+@pytest.mark.parametrize(("source", "disk"), OLD_DISKS.items(), ids=OLD_DISKS)
+def test_a_volume_of_an_old_kind(source: str, disk: tuple[Obj, str]) -> None:
+    settings, name = disk
+    raw = Builder("v1", "PersistentVolume", "pv1").set("spec", {"capacity": {"storage": "1Gi"}, source: settings})
+    view = project_persistent_volume(raw.build())
+    assert (view.source, view.disk, view.driver) == (source, name, "")
+
+
 def test_a_storage_class() -> None:
     terms = [{"matchLabelExpressions": [{"key": "zone", "values": ["z1", "z2"]}]}]
     raw = Builder("storage.k8s.io/v1", "StorageClass", "fast").set("provisioner", "csi.example")
@@ -187,6 +206,34 @@ def test_a_csi_node() -> None:
     view = project_csi_node(raw.annotation("storage.alpha.kubernetes.io/migrated-plugins", "x,y").build())
     assert view.drivers == (DriverView("a", "i-1", 0, ("zone",)), DriverView("b", "i-1", None, ()))
     assert view.migrated == {"x", "y"}
+
+
+@pytest.mark.parametrize(("spec", "tracks"), [({}, False), ({"storageCapacity": True}, True)])
+def test_a_csi_driver(spec: Obj, tracks: bool) -> None:
+    assert project_csi_driver(Builder("", "CSIDriver", "d").set("spec", spec).build()).tracks_capacity is tracks
+
+
+CAPACITIES: dict[str, tuple[Obj, int | None]] = {
+    "unknown": ({}, None),
+    "in all": ({"capacity": "10Gi"}, 10 << 30),
+    "of one volume": ({"capacity": "10Gi", "maximumVolumeSize": "1Gi"}, 1 << 30),
+    "rounded up": ({"capacity": "1500m"}, 2),
+}
+
+
+@pytest.mark.parametrize(("amounts", "limit"), CAPACITIES.values(), ids=CAPACITIES)
+def test_a_storage_capacity(amounts: Obj, limit: int | None) -> None:
+    raw = Builder("", "CSIStorageCapacity", "c", "team").set("storageClassName", "fast")
+    raw.obj |= amounts
+    view = project_csi_storage_capacity(raw.set("nodeTopology", {"matchLabels": {"zone": "z1"}}).build())
+    assert (view.key, view.storage_class, view.limit) == ("team/c", "fast", limit)
+    assert view.nodes.matches({"zone": "z1"})
+
+
+def test_a_volume_attachment() -> None:
+    spec = {"attacher": "d", "nodeName": "n1", "source": {"persistentVolumeName": "pv1"}}
+    view = project_volume_attachment(Builder("", "VolumeAttachment", "a").set("spec", spec).build())
+    assert (view.key, view.attacher, view.node, view.volume) == ("a", "d", "n1", "pv1")
 
 
 def test_a_resource_slice() -> None:
@@ -281,3 +328,22 @@ def test_an_allocated_claim() -> None:
     assert view.allocation.nodes is not None
     assert [view.allocation.nodes.matches({}, name) for name in ("n1", "n2")] == [True, False]
     assert view.reserved_for == (Consumer("pods", "a", "u1"),)
+
+
+READY: dict[str, tuple[list[Obj], tuple[str, ...]]] = {
+    "nothing reported": ([], ("gpu-0",)),
+    "ready": ([{"type": "Linked", "status": "True"}], ()),
+    "not ready": ([{"type": "Linked", "status": "False"}], ("gpu-0",)),
+    "failed": ([{"type": "Linked", "status": "True"}, {"type": "Broken", "status": "True"}], ("gpu-0",)),
+}
+
+
+@pytest.mark.parametrize(("conditions", "unready"), READY.values(), ids=READY)
+def test_a_claim_whose_devices_must_be_prepared(conditions: list[Obj], unready: tuple[str, ...]) -> None:
+    device = {"driver": "d", "pool": "n1", "device": "gpu-0"}
+    result = {**device, "bindingConditions": ["Linked"], "bindingFailureConditions": ["Broken"]}
+    other = {"driver": "d", "pool": "n1", "device": "gpu-1"}
+    raw = Builder("resource.k8s.io/v1", "ResourceClaim", "c", "team")
+    raw.set("status.allocation", {"devices": {"results": [result, other]}})
+    raw.set("status.devices", [{**device, "conditions": conditions}])
+    assert project_resource_claim(raw.build()).unready == unready

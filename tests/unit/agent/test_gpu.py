@@ -132,6 +132,11 @@ def test_output_that_is_no_answer(output: bytes) -> None:
     assert decode(output).status == "crashed"
 
 
+def test_a_recording_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "nvml.json").mkdir()
+    assert recorded_or_asked(tmp_path) == NvmlAnswer("error", "nvml.json cannot be read: Is a directory")
+
+
 def test_lost_gpus_keep_their_index(tmp_path: Path) -> None:
     for number in range(4):
         write(tmp_path, *function(f"pci0000:{number}0/0000:{number}1:00.0", "0x030200", "0x10de"))

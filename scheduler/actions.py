@@ -1,0 +1,97 @@
+"""What the scheduler wants written, and what became of it: values that travel between the owner thread and the others.
+
+`Bind`, `Prepare`, `Eviction` and `Report` go out; the outcomes come back. Reports have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kubenexus.common.objects import PodView
+from kubenexus.scheduler.plugins.volume_binding import VolumeDecision
+
+UNSCHEDULABLE = "Unschedulable"
+ERROR = "SchedulerError"
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """The pod shall go to this node. The annotations travel with the Binding, in the same write."""
+
+    pod: PodView
+    node: str
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """What must stand on the server before a bind: volumes chosen, and `claims` (by name) reserved for the pod."""
+
+    bind: Bind
+    volumes: VolumeDecision | None = None
+    claims: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """`victims` leave a node for `pod`; `displaced` pods are not promised it any more."""
+
+    pod: PodView
+    node: str
+    victims: tuple[PodView, ...]
+    displaced: tuple[PodView, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Why a pod is pending. `nominated` is the node promised to it, `""` for none; None leaves what stands there."""
+
+    pod: PodView
+    reason: str
+    message: str
+    nominated: str | None = None
+
+
+Action = Bind | Prepare | Eviction | Report
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The pod is on the node."""
+
+    bind: Bind
+
+
+@dataclass(frozen=True, slots=True)
+class Astray:
+    """The pod is gone, or somebody else has bound it: the watch will tell."""
+
+    bind: Bind
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unbound:
+    """The pod is certainly not on that node, for this reason."""
+
+    bind: Bind
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """It is written; volumes may still take their time."""
+
+    bind: Bind
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """The victims are leaving; `why` says what went wrong if some are not."""
+
+    eviction: Eviction
+    why: str = ""
+
+
+Outcome = Bound | Astray | Unbound | Prepared | Evicted

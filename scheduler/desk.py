@@ -1,0 +1,289 @@
+"""The scheduler without its edges: hears what happens, decides, and says what to write. Pure, and owned by one thread.
+
+A pod that was decided counts on its node at once: it is *assumed*. The watch confirms it there, or tells that it is
+gone or elsewhere, and is always right. Only when a bind surely failed is the pod forgotten and tried again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from kubenexus.common import logs
+from kubenexus.common.config import SchedulerConfiguration
+from kubenexus.common.kube.mirror import Change, Deleted, Synced
+from kubenexus.common.objects import PodView
+from kubenexus.scheduler.actions import (
+    ERROR,
+    UNSCHEDULABLE,
+    Action,
+    Bind,
+    Evicted,
+    Eviction,
+    Outcome,
+    Prepare,
+    Prepared,
+    Report,
+    Unbound,
+)
+from kubenexus.scheduler.causes import causes, pod_causes
+from kubenexus.scheduler.engine.cycle import Decision, Park, Place, Preempt
+from kubenexus.scheduler.engine.events import Event
+from kubenexus.scheduler.engine.nominated import Nominations
+from kubenexus.scheduler.engine.queue import Queue
+from kubenexus.scheduler.intake import POD, REJECTED, Heard
+from kubenexus.scheduler.plugins.volume_binding import VolumeDecision
+from kubenexus.scheduler.profiles import build_cycles
+from kubenexus.scheduler.rejections import Bars
+from kubenexus.scheduler.world import World
+
+log = logs.get(__name__)
+
+MOST_BINDING = 128
+"""Binds under way at once. Deciding far ahead of binding would be deciding on old news."""
+VOLUME_SECONDS = 600.0
+"""how long volumes may take until the pod is tried anew"""
+
+
+@dataclass(slots=True)
+class Assumed:
+    """A pod that counts on a node before the watch says so; `deadline` is set while its volumes are waited for."""
+
+    bind: Bind
+    volumes: VolumeDecision | None = None
+    deadline: float | None = None
+
+
+class Desk:
+    """Everything that is known and waits. What is to be written collects until `take`."""
+
+    def __init__(self, config: SchedulerConfiguration) -> None:
+        self.world = World()
+        self.state = self.world.state
+        self.queue = Queue()
+        self.nominations = Nominations()
+        self._cycles = build_cycles(config, self.state, self.nominations)
+        self._bars = Bars(self.state.objects.rejections)
+        self._awaited: set[str] = set()
+        self._assumed: dict[str, Assumed] = {}
+        self._binding = 0
+        self._actions: list[Action] = []
+
+    def expect(self, kinds: Iterable[str]) -> None:
+        """Decide nothing before a first list of each of these is in."""
+        self._awaited |= set(kinds)
+
+    @property
+    def synced(self) -> bool:
+        """Whether the first list of everything is in."""
+        return not self._awaited
+
+    @property
+    def free(self) -> bool:
+        """Whether more may be decided now."""
+        return self.synced and self._binding < MOST_BINDING
+
+    def take(self) -> list[Action]:
+        """What is to be written, each once."""
+        actions, self._actions = self._actions, []
+        return actions
+
+    def due(self) -> float | None:
+        """When something is to be done even if nothing happens: a time gone by if that is now."""
+        deadlines = [one.deadline for one in self._assumed.values() if one.deadline is not None]
+        times = [self.queue.due() if self.free else None, self._bars.next_end(), min(deadlines, default=None)]
+        return min((time for time in times if time is not None), default=None)
+
+    def counts(self) -> Counter[str]:
+        """How many pods are pending, by where they wait."""
+        found = Counter({where.value: count for where, count in self.queue.counts().items()})
+        found["binding"] = found.pop("out", 0)
+        return found
+
+    # Hearing
+
+    def hear(self, heard: Heard, now: float) -> None:
+        """Something changed in the cluster."""
+        kind, change = heard
+        if isinstance(change, Synced):
+            self._awaited.discard(kind)
+        elif kind == POD:
+            self._hear_pod(change, now)
+        elif kind == REJECTED:
+            if self.synced and not isinstance(change, Deleted):
+                self._bars.add(change.value, now)
+        else:
+            self._hear_object(kind, change, now)
+
+    def _hear_object(self, kind: str, change: Change[Any], now: float) -> None:
+        assert not isinstance(change, Synced)
+        if isinstance(change, Deleted):
+            self.world.remove(kind, change.key)
+        else:
+            self.world.set(kind, change.key, change.value)
+        for cause in causes(kind, change):
+            self.queue.wake(cause, now)
+        if kind == "PersistentVolumeClaim":
+            self._check_volumes(now)
+
+    def _hear_pod(self, change: Change[PodView], now: float) -> None:
+        assert not isinstance(change, Synced)
+        pod = change.value
+        if isinstance(change, Deleted):
+            self._gone(pod, now)
+        elif pod.node:
+            self._arrived(pod, now)
+        elif pod.spec.scheduler_name in self._cycles:
+            self._waits(pod, now)
+
+    def _gone(self, pod: PodView, now: float) -> None:
+        freed = self.state.home(pod.uid) is not None or self.nominations.of(pod.uid) is not None
+        self._forget(pod.uid)
+        self.state.remove(pod.uid)
+        self.queue.remove(pod.uid)
+        self.nominations.forget(pod.uid)
+        if freed:
+            self.queue.wake(Event.POD_DELETED, now)
+
+    def _arrived(self, pod: PodView, now: float) -> None:
+        """The pod is on a node, whoever put it there."""
+        known = self._on(pod.uid, pod.node)
+        moved = known is None and self.state.home(pod.uid) is not None
+        if moved:
+            self._forget(pod.uid)
+        self._assumed.pop(pod.uid, None)
+        self.queue.remove(pod.uid)
+        self.nominations.forget(pod.uid)
+        self.state.place(pod, pod.node)
+        if moved:
+            self.queue.wake(Event.POD_DELETED, now)
+        for cause in pod_causes(known, pod):
+            self.queue.wake(cause, now)
+
+    def _on(self, uid: str, node: str) -> PodView | None:
+        """The pod as it is known on that node."""
+        home = self.state.home(uid)
+        return None if home is None or self.state.name(home) != node else self.state.slots[home].pods[uid]
+
+    def _waits(self, pod: PodView, now: float) -> None:
+        """A pod of ours has no node, as far as the server knows."""
+        if pod.deleted is not None:
+            self._gone(pod, now)
+            return
+        assumed = self._assumed.get(pod.uid)
+        if assumed is not None:
+            self.state.place(pod, assumed.bind.node)
+        else:
+            self.nominations.see(pod)
+        self.queue.add(pod, now)
+
+    # What became of it
+
+    def finish(self, outcome: Outcome, now: float) -> None:
+        """Something that was to be written has come to its end."""
+        if isinstance(outcome, Evicted):
+            if outcome.why:
+                self.nominations.withdraw(outcome.eviction.pod.uid)
+                self.queue.wake(Event.POD_DELETED, now)
+            return
+        self._binding -= 1
+        bind = outcome.bind
+        assumed = self._assumed.get(bind.pod.uid)
+        if assumed is None or assumed.bind is not bind:
+            return  # the watch was faster
+        if isinstance(outcome, Prepared):
+            assumed.deadline = now + VOLUME_SECONDS
+            self._check_volumes(now)
+        elif isinstance(outcome, Unbound):
+            self._give_up(bind.pod, outcome.why, now)
+
+    def _give_up(self, pod: PodView, why: str, now: float) -> None:
+        """The pod did not get there: its place is free again, and it is tried once more after a while."""
+        self._forget(pod.uid)
+        self.state.remove(pod.uid)
+        self.queue.retry(pod.uid, now)
+        self.queue.wake(Event.POD_DELETED, now)
+        self._actions.append(Report(pod, ERROR, f"The pod was to be bound, which failed: {why}."))
+
+    def _forget(self, uid: str) -> None:
+        assumed = self._assumed.pop(uid, None)
+        if assumed is not None and assumed.volumes is not None:
+            assumed.volumes.forget(self.state.objects)
+
+    def _check_volumes(self, now: float) -> None:
+        """Bind the pods whose volumes are ready, and give up those whose volumes will not be."""
+        for uid, assumed in [(uid, one) for uid, one in self._assumed.items() if one.deadline is not None]:
+            pod, node = assumed.bind.pod, assumed.bind.node
+            claims = [self.state.objects.pvcs.get(f"{pod.namespace}/{name}") for name, _ in pod.volume_claims]
+            if all(claim is not None and claim.bound for claim in claims):
+                self._assumed[uid] = Assumed(assumed.bind)
+                self._send(assumed.bind)
+            elif any(claim is None or (not claim.bound and not self._coming(claim, node)) for claim in claims):
+                self._give_up(pod, "a volume that was being made for it will not be", now)
+            elif assumed.deadline is not None and now >= assumed.deadline:
+                self._give_up(pod, f"its volumes were not ready after {VOLUME_SECONDS:.0f} seconds", now)
+
+    def _coming(self, claim: Any, node: str) -> bool:
+        """Whether a volume of the claim is being bound, or made for the node."""
+        chosen = any(volume.claim and volume.claim.uid == claim.meta.uid for volume in self.state.objects.pvs.values())
+        return bool(chosen or claim.volume or claim.selected_node == node)
+
+    # Deciding
+
+    def tick(self, now: float) -> None:
+        """Do what is due by the clock."""
+        if self._bars.lift(now):
+            self.queue.wake(Event.REJECTION_LIFTED, now)
+        if any(one.deadline is not None and now >= one.deadline for one in self._assumed.values()):
+            self._check_volumes(now)
+
+    def decide(self, now: float) -> Decision | None:
+        """Decide about the next pod; None if there is none to decide about now."""
+        pod = self.queue.pop(now) if self.free else None
+        if pod is None:
+            return None
+        cycle = self._cycles[pod.spec.scheduler_name]
+        try:
+            decision = cycle.decide(pod)
+        except Exception as error:
+            log.exception("deciding about a pod failed", pod=pod.key)
+            decision = Park(pod, f"The scheduler failed to decide about the pod: {type(error).__name__}: {error}.")
+            self.state.remove(pod.uid)
+            self.queue.retry(pod.uid, now)
+            self._actions.append(Report(pod, ERROR, decision.message))
+            return decision
+        if isinstance(decision, Place):
+            self._assume(decision, now)
+        else:
+            self._park(decision, now)
+        return decision
+
+    def _assume(self, place: Place, now: float) -> None:
+        pod, bind = place.pod, Bind(place.pod, place.node)
+        volumes = next((one for one in place.taken if isinstance(one, VolumeDecision)), None)
+        self._assumed[pod.uid] = Assumed(bind, volumes)
+        claims = self._unreserved(pod)
+        self._send(Prepare(bind, volumes, claims) if volumes is not None or claims else bind)
+        self.queue.wake(Event.POD_ADDED, now)
+
+    def _send(self, action: Bind | Prepare) -> None:
+        self._binding += 1
+        self._actions.append(action)
+
+    def _unreserved(self, pod: PodView) -> tuple[str, ...]:
+        """The pod's claims that do not say yet that it uses them."""
+        table = self.state.objects.claims
+        claims = ((one.claim, table.get(f"{pod.namespace}/{one.claim}")) for one in pod.resource_claims)
+        return tuple(name for name, claim in claims if claim and pod.uid not in {one.uid for one in claim.reserved_for})
+
+    def _park(self, park: Park, now: float) -> None:
+        pod = park.pod
+        if isinstance(park, Preempt):
+            self._actions.append(Eviction(pod, park.nominated_node, park.victims, park.displaced))
+        if park.failed:
+            self.queue.retry(pod.uid, now)
+        else:
+            self.queue.park(pod.uid, park.refused_by, now)
+        self._actions.append(Report(pod, ERROR if park.failed else UNSCHEDULABLE, park.message, park.nominated_node))

@@ -1,0 +1,1 @@
+"""The engine: decides where pods go. Pure: no clock, no I/O, no threads, no chance."""

@@ -1,0 +1,228 @@
+"""Evaluating a shape on the cluster: where such pods can go, how good each place is, and why the others are refused.
+
+A `Board` remembers what node plugins said about each node and asks again only about nodes that changed, so that the
+next pod of a shape costs little more than finding the maximum.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kubenexus.scheduler.engine.labels import Mask
+from kubenexus.scheduler.engine.plugin import ALL, At, ClusterPlugin, Code, NodePlugin, Scores
+from kubenexus.scheduler.engine.shape import Asked, Shape
+from kubenexus.scheduler.engine.state import State
+
+# With more changed nodes than this share, asking about all is cheaper than about each.
+_MANY = 4
+
+
+def passes(asked: Asked, state: State, at: At) -> Mask:
+    """The nodes (of those asked about) that a plugin does not refuse."""
+    answer = np.ones(len(state.alive[at]), dtype=np.bool_)
+    _exclude(answer, asked, state, at)
+    return answer
+
+
+def _exclude(answer: Mask, asked: Asked, state: State, at: At) -> None:
+    """Strike out the nodes that a plugin refuses."""
+    for refusal in asked.plugin.filter(asked.term, state, at):
+        np.greater(answer, refusal.nodes, out=answer)  # in one step: there before, and not refused
+
+
+def feasible_at(shape: Shape, state: State, at: At) -> Mask:
+    """The nodes (of those asked about) where such a pod can go, with every plugin asked afresh."""
+    answer: Mask = state.alive[at].copy()
+    for asked in shape.asked:
+        if not answer.any():
+            break
+        _exclude(answer, asked, state, at)
+    return answer
+
+
+class _Scorer(NamedTuple):
+    """A node plugin whose score counts."""
+
+    plugin: NodePlugin[Any]
+    term: Any
+    weight: int
+
+    def raw(self, state: State, at: At) -> Scores:
+        found = self.plugin.score(self.term, state, at)
+        assert found is not None, f"{self.plugin.name}: whether there is a preference depends on the pod alone"
+        return found
+
+
+class _Local(NamedTuple):
+    plugin: NodePlugin[Any]
+    asked: Asked
+
+
+class _Wide(NamedTuple):
+    plugin: ClusterPlugin[Any]
+    asked: Asked
+
+
+class Board:
+    """One shape's answers, kept up to date."""
+
+    def __init__(self, shape: Shape, state: State) -> None:
+        self.shape = shape
+        self._state = state
+        self._local = [_Local(one.plugin, one) for one in shape.asked if isinstance(one.plugin, NodePlugin)]
+        self._wide = [_Wide(one.plugin, one) for one in shape.asked if isinstance(one.plugin, ClusterPlugin)]
+        self._position = -1
+        self._mask: Mask = np.zeros(0, dtype=np.bool_)
+        self._sum: Scores = np.zeros(0, dtype=np.int64)
+        """what the plain and the level scorers add up to on each node"""
+        self._plain: list[_Scorer] = []
+        """those that need no normalising"""
+        self._uneven: list[tuple[_Scorer, Scores]] = []
+        """those that are normalised at each decision, with what is normalised"""
+        self._level: list[_Scorer] = []
+        """those whose raw score is 0 on every node, so that normalising gives all nodes the same"""
+        self._height = 0
+        """what the level scorers add to every node"""
+
+    def feasible(self) -> Mask:
+        """The nodes where such a pod can go now. Yours to change."""
+        self._refresh()
+        answer = self._mask.copy()
+        for _, asked in self._wide:
+            _exclude(answer, asked, self._state, ALL)
+        return answer
+
+    def scores(self, feasible: Mask) -> Scores:
+        """The weighted sum of all scores as of the last `feasible`; meaningful where feasible. Yours to change."""
+        total = self._sum.copy()
+        for scorer, raw in self._uneven:
+            total += scorer.weight * scorer.plugin.normalize(raw, feasible)
+        for plugin, asked in self._wide:
+            scores = plugin.score(asked.term, self._state, feasible) if asked.weight else None
+            if scores is not None:
+                total += asked.weight * scores
+        return total
+
+    def _refresh(self) -> None:
+        changes = self._state.changes
+        changed = changes.since(self._position) if len(self._mask) == self._state.size else None
+        self._position = changes.position
+        if changed is None or len(changed) * _MANY > self._state.size:
+            self._ask_all()
+        elif len(changed) == 1:
+            self._ask_one(*changed)
+        elif changed:
+            self._ask(np.fromiter(changed, dtype=np.intp, count=len(changed)))
+
+    def _ask_all(self) -> None:
+        self._mask = self._state.alive.copy()
+        for _, asked in self._local:
+            _exclude(self._mask, asked, self._state, ALL)
+        self._plain, self._uneven, self._level, self._height = [], [], [], 0
+        self._sum = np.zeros(self._state.size, dtype=np.int64)
+        for plugin, asked in self._local:
+            raw = plugin.score(asked.term, self._state, ALL) if asked.weight else None
+            if raw is not None:
+                self._sort(_Scorer(plugin, asked.term, asked.weight), raw)
+        self._sum += self._height
+
+    def _sort(self, scorer: _Scorer, raw: Scores) -> None:
+        """Put a scorer where it belongs, by what it says of all nodes."""
+        if type(scorer.plugin).normalize is NodePlugin.normalize:
+            self._plain.append(scorer)
+            self._sum += scorer.weight * raw
+        elif raw.any():
+            self._uneven.append((scorer, raw))
+        else:
+            self._level.append(scorer)
+            self._height += scorer.weight * int(scorer.plugin.normalize(raw[:1], np.ones(1, dtype=np.bool_))[0])
+
+    def _ask_one(self, node: int) -> None:
+        """Ask again about one node."""
+        state = self._state
+        if any(scorer.plugin.score_of(scorer.term, state, node) for scorer in self._level):
+            self._ask_all()
+            return
+        self._mask[node] = state.alive[node] and all(
+            plugin.admits(asked.term, state, node) for plugin, asked in self._local
+        )
+        total = self._height
+        for plugin, term, weight in self._plain:
+            total += weight * plugin.score_of(term, state, node)
+        for scorer, raw in self._uneven:
+            raw[node] = scorer.plugin.score_of(scorer.term, state, node)
+        self._sum[node] = total
+
+    def _ask(self, at: At) -> None:
+        """Ask again about some nodes."""
+        state = self._state
+        if any(scorer.raw(state, at).any() for scorer in self._level):
+            self._ask_all()
+            return
+        mask, total = state.alive[at].copy(), np.full(len(state.alive[at]), self._height)
+        for _, asked in self._local:
+            _exclude(mask, asked, state, at)
+        for scorer in self._plain:
+            total += scorer.weight * scorer.raw(state, at)
+        for scorer, raw in self._uneven:
+            raw[at] = scorer.raw(state, at)
+        self._mask[at], self._sum[at] = mask, total
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why one plugin refuses some nodes that all before it let pass."""
+
+    plugin: str
+    reason: str
+    code: Code
+    nodes: tuple[int, ...]
+
+
+def explain(shape: Shape, state: State, at: At = ALL) -> list[Verdict]:
+    """Every live node (of those asked about) that is refused, by the first plugin that does, with all its reasons."""
+    numbers, left = np.arange(state.size)[at], state.alive[at].copy()
+    verdicts: list[Verdict] = []
+    for asked in shape.asked:
+        refused = np.zeros(len(left), dtype=np.bool_)
+        for refusal in asked.plugin.filter(asked.term, state, at):
+            nodes = refusal.nodes & left
+            refused |= nodes
+            if nodes.any():
+                found = tuple(numbers[nodes].tolist())
+                verdicts.append(Verdict(asked.plugin.name, refusal.reason, refusal.code, found))
+        left &= ~refused
+    return verdicts
+
+
+def summarize(verdicts: list[Verdict], nodes: int) -> str:
+    """kube-scheduler's sentence: `0/5 nodes are available: 2 Insufficient cpu, 3 node(s) had untolerated taint(s).`"""
+    counts = Counter[str]()
+    for verdict in verdicts:
+        counts[verdict.reason] += len(verdict.nodes)
+    reasons = sorted(f"{count} {reason}" for reason, count in counts.items())
+    return f"0/{nodes} nodes are available: {', '.join(reasons)}." if reasons else f"0/{nodes} nodes are available."
+
+
+def best(scores: Scores, feasible: Mask, state: State, pod_uid_hash: int) -> int | None:
+    """The feasible node with the highest score; equals are told apart by a number that is the same everywhere."""
+    first = int(scores.argmax())
+    if not feasible[first]:
+        if not feasible.any():
+            return None
+        first = int(np.where(feasible, scores, -1).argmax())
+    tied = (scores == scores[first]) & feasible
+    if np.count_nonzero(tied) == 1:
+        return first
+    lots = (state.tie ^ np.uint32(pod_uid_hash)) | np.uint32(1)  # never 0, which is for those that take no part
+    return int((lots * tied).argmax())
+
+
+def by_node(verdicts: list[Verdict]) -> Iterator[tuple[int, Verdict]]:
+    """(node, verdict) pairs; a node with several reasons comes several times."""
+    return ((node, verdict) for verdict in verdicts for node in verdict.nodes)

@@ -1,0 +1,92 @@
+"""What the cluster holds besides nodes, pods and namespaces: objects that plugins look up by name.
+
+Terms are compiled from them, so whoever keeps terms compares `version` and compiles anew when it has grown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, ValuesView
+from typing import Any, TypeVar
+
+from kubenexus.common.objects import (
+    CsiDriverView,
+    CsiNodeView,
+    CsiStorageCapacityView,
+    PersistentVolumeClaimView,
+    PersistentVolumeView,
+    PodDisruptionBudgetView,
+    ResourceClaimView,
+    StorageClassView,
+    VolumeAttachmentView,
+)
+
+T = TypeVar("T")
+Raw = dict[str, Any]
+
+
+class Table(Mapping[str, T]):
+    """Objects of one kind by `namespace/name`, or by name where there is no namespace. Plugins only read."""
+
+    def __init__(self) -> None:
+        self._items: dict[str, T] = {}
+        self.version = 0
+        """grows with every change"""
+
+    def __getitem__(self, key: str) -> T:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def values(self) -> ValuesView[T]:
+        return self._items.values()  # the inherited one looks each up, which is slow for thousands
+
+    def set(self, key: str, value: T) -> None:
+        """The object came or changed."""
+        if self._items.get(key) != value:
+            self._items[key] = value
+            self.version += 1
+
+    def remove(self, key: str) -> None:
+        """The object went, if it was there."""
+        if self._items.pop(key, None) is not None:
+            self.version += 1
+
+
+class Objects:
+    """One table per kind."""
+
+    def __init__(self) -> None:
+        self.pvcs = Table[PersistentVolumeClaimView]()
+        self.pvs = Table[PersistentVolumeView]()
+        self.storage_classes = Table[StorageClassView]()
+        self.csi_nodes = Table[CsiNodeView]()
+        self.csi_drivers = Table[CsiDriverView]()
+        self.csi_capacities = Table[CsiStorageCapacityView]()
+        self.volume_attachments = Table[VolumeAttachmentView]()
+        self.services = Table[Raw]()
+        self.owners = Table[Raw]()
+        """controllers of pods that have a selector, by `owner_key`"""
+        self.device_classes = Table[Raw]()
+        self.claims = Table[ResourceClaimView]()
+        self.pdbs = Table[PodDisruptionBudgetView]()
+        self.rejections = Table[Mapping[str, str]]()
+        """owner's uid → nodes whose kubelet lately refused its pods, and why"""
+
+    def table(self, name: str) -> Table[Any]:
+        """A table by the name of its attribute."""
+        found: Table[Any] = vars(self)[name]
+        return found
+
+    @property
+    def version(self) -> int:
+        """Grows with every change of any table."""
+        return sum(table.version for table in vars(self).values())
+
+
+def owner_key(kind: str, namespace: str, name: str) -> str:
+    """The key of a ReplicaSet, StatefulSet or ReplicationController among the owners."""
+    return f"{kind}/{namespace}/{name}"

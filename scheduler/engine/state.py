@@ -1,0 +1,368 @@
+"""What the cluster looks like, as columns: one per node, all nodes in every array.
+
+A node that is deleted while pods still name it stays as a ghost: not `alive`, but its usage counts should it return.
+Its column is given to another node once the last pod is gone. Every pod that has a node counts, whoever put it there,
+from the moment we decide so.
+
+Inside `checkpoint` … `rollback` pods can be placed and removed for a trial; the undo log brings everything back.
+`validate` recomputes all of it from the views and compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+
+from kubenexus.common.objects import Labels, NodeView, PodView, Usage
+from kubenexus.scheduler.engine.carried import CarriedTerms
+from kubenexus.scheduler.engine.counts import Counts, PodCounts, Question, kind_of
+from kubenexus.scheduler.engine.domains import Totals
+from kubenexus.scheduler.engine.facts import ImageIndex, NodeFacts
+from kubenexus.scheduler.engine.labels import LabelIndex, Mask
+from kubenexus.scheduler.engine.objects import Objects
+
+Amounts = npt.NDArray[np.int64]
+PODS, CPU, MEMORY = "pods", "cpu", "memory"
+# CPU and memory in use as scorers see them: containers that ask for nothing count a little. No node has any to give.
+SCORED_CPU, SCORED_MEMORY = "cpu as scored", "memory as scored"
+_FIRST_SIZE = 64
+_MAX_FOOTPRINTS = 4096
+
+
+class ChangeLog:
+    """Which nodes changed, in order. A cache remembers how far it has read; one that waited too long starts over."""
+
+    LONGEST = 1 << 16
+
+    def __init__(self) -> None:
+        self._nodes: list[int] = []
+        self._dropped = 0
+
+    @property
+    def position(self) -> int:
+        return self._dropped + len(self._nodes)
+
+    def add(self, node: int) -> None:
+        self._nodes.append(node)
+        if len(self._nodes) > self.LONGEST:
+            self._dropped += len(self._nodes) // 2
+            del self._nodes[: len(self._nodes) // 2]
+
+    def since(self, position: int) -> set[int] | None:
+        """The nodes changed since then; None if that is forgotten."""
+        return set(self._nodes[position - self._dropped :]) if position >= self._dropped else None
+
+
+@dataclass(slots=True)
+class NodeSlot:
+    """What belongs to one node and is no number."""
+
+    name: str
+    view: NodeView | None = None
+    pods: dict[str, PodView] = field(default_factory=dict)
+
+
+class State:
+    """The columns, and the only way to change them."""
+
+    def __init__(self) -> None:
+        self.slots: list[NodeSlot] = []
+        self.labels = LabelIndex()
+        self.facts = NodeFacts()
+        self.images = ImageIndex()
+        self.namespaces: dict[str, Labels] = {}
+        self.objects = Objects()
+        """what else plugins look up: volumes, claims, services, budgets"""
+        self.alive: Mask = np.zeros(0, dtype=np.bool_)
+        self.alloc: Amounts = np.zeros((0, 0), dtype=np.int64)
+        self.used: Amounts = np.zeros((0, 0), dtype=np.int64)
+        self.tie: npt.NDArray[np.uint32] = np.zeros(0, dtype=np.uint32)
+        """a number per node that breaks ties, the same on every machine"""
+        self.changes = ChangeLog()
+        """nodes whose columns changed"""
+        self.nodes_version = 0
+        """grows when a node comes, changes or goes"""
+        self._index: dict[str, int] = {}
+        self._free: list[int] = []
+        self._rows: dict[str, int] = {}
+        self._homes: dict[str, int] = {}
+        self._counts = PodCounts()
+        self._undo: list[tuple[int, PodView, int]] = []
+        self._trials = 0
+        self._emptied: set[int] = set()
+        self._footprints: dict[int, tuple[Usage, Amounts]] = {}
+        self._grow(_FIRST_SIZE)
+        for resource in (PODS, CPU, MEMORY, SCORED_CPU, SCORED_MEMORY):
+            self.row(resource)
+
+    # Looking
+
+    @property
+    def size(self) -> int:
+        """Columns in every array, unused ones included."""
+        return len(self.alive)
+
+    def index(self, name: str) -> int | None:
+        """The column of a node that is there now."""
+        found = self._index.get(name)
+        return found if found is not None and self.alive[found] else None
+
+    def name(self, node: int) -> str:
+        return self.slots[node].name
+
+    def node(self, node: int) -> NodeView:
+        view = self.slots[node].view
+        assert view is not None, "only live nodes have a view"
+        return view
+
+    def live(self) -> Iterator[int]:
+        return (int(node) for node in np.flatnonzero(self.alive))
+
+    def row(self, resource: str) -> int:
+        """The row of a resource in `alloc` and `used`; a new one has none of it anywhere."""
+        known = self._rows.get(resource)
+        if known is None:
+            known = self._rows[resource] = len(self._rows)
+            self._footprints.clear()
+            empty = np.zeros((1, self.size), dtype=np.int64)
+            self.alloc, self.used = np.concatenate([self.alloc, empty]), np.concatenate([self.used, empty])
+            for node, slot in enumerate(self.slots):
+                if slot.view is not None:
+                    self.alloc[known, node] = slot.view.allocatable.get(resource, 0)
+        return known
+
+    def pods(self) -> Iterator[tuple[PodView, int]]:
+        """Every pod that has a node, with it."""
+        return ((pod, node) for node, slot in enumerate(self.slots) for pod in slot.pods.values())
+
+    def home(self, uid: str) -> int | None:
+        """The column of the node that a pod is on."""
+        return self._homes.get(uid)
+
+    def count(self, question: Question) -> Counts:
+        """How many pods count on each node; kept up to date from now on. Read it, do not write to it."""
+        return self._counts.ask(question)
+
+    def totals(self, question: Question, key: str) -> Totals:
+        """How many pods count in each domain of a label (see `Domains`); kept up to date, too. Only to be read."""
+        return self._counts.ask_totals(question, key, self.labels.column(key).domains)
+
+    @property
+    def carried(self) -> CarriedTerms:
+        """The affinity terms of all pods that have a node."""
+        return self._counts.carried
+
+    def namespace_labels(self, namespace: str) -> Mapping[str, str]:
+        return self.namespaces.get(namespace, {})
+
+    # Changing
+
+    def set_node(self, view: NodeView) -> int:
+        """A node came or changed."""
+        node = self._slot(view.meta.name)
+        self.slots[node].view = view
+        self.alive[node] = True
+        for resource in view.allocatable:
+            self.row(resource)
+        for resource, row in self._rows.items():
+            self.alloc[row, node] = view.allocatable.get(resource, 0)
+        self.labels.set(node, view.meta.name, view.meta.labels)
+        self.facts.set(node, view)
+        self.images.set(node, view.images)
+        self._node_changed(node)
+        return node
+
+    def remove_node(self, name: str) -> None:
+        node = self._index.get(name)
+        if node is None:
+            return
+        self.slots[node].view = None
+        self.alive[node] = False
+        self.alloc[:, node] = 0
+        self.labels.set(node, name, None)
+        self.facts.set(node, None)
+        self.images.set(node, ())
+        self._node_changed(node)
+        self._release(node)
+
+    def set_namespace(self, name: str, labels: Labels | None) -> None:
+        """A namespace came, changed or (None) went. Questions about namespaces' labels start anew."""
+        if self.namespaces.get(name) == labels:
+            return
+        self.namespaces.pop(name, None)
+        if labels is not None:
+            self.namespaces[name] = labels
+        self._counts.forget()
+
+    def place(self, pod: PodView, node_name: str) -> None:
+        """The pod is on that node from now on, assumed or seen; wherever it was before, it is no more."""
+        if not self._renew(pod, node_name):
+            self.remove(pod.uid)
+            self._put(pod, self._slot(node_name))
+
+    def _renew(self, pod: PodView, node_name: str) -> bool:
+        """Only keep the newer view, if that is all there is to do: the pod is there and counts as before."""
+        home = self._homes.get(pod.uid)
+        if home is None or self._trials or self.slots[home].name != node_name:
+            return False
+        old = self.slots[home].pods[pod.uid]
+        if old.usage != pod.usage or kind_of(old) != kind_of(pod):
+            return False
+        self.slots[home].pods[pod.uid] = pod
+        return True
+
+    def remove(self, uid: str) -> None:
+        node = self._homes.get(uid)
+        if node is not None:
+            self._take(self.slots[node].pods[uid], node)
+            self._release(node)
+
+    # Trying
+
+    def checkpoint(self) -> int:
+        """A mark to roll back to. Until then only pods may be placed and removed; marks are undone in reverse order."""
+        self._trials += 1
+        return len(self._undo)
+
+    def rollback(self, mark: int) -> None:
+        """Undo every placing and removing since the mark."""
+        while len(self._undo) > mark:
+            sign, pod, node = self._undo.pop()
+            self._account(pod, node, -sign)
+            self._release(node)
+        self._end_trial()
+
+    def keep(self, mark: int) -> None:
+        """End the trial and let stand what was done; an outer trial can still undo it."""
+        self._end_trial()
+        if not self._trials:
+            del self._undo[mark:]
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Whatever is placed and removed inside is undone at the end."""
+        mark = self.checkpoint()
+        try:
+            yield
+        finally:
+            self.rollback(mark)
+
+    def _end_trial(self) -> None:
+        assert self._trials, "there is no trial to end"
+        self._trials -= 1
+        while self._emptied and not self._trials:
+            self._release(self._emptied.pop())
+
+    # Inside
+
+    def _slot(self, name: str) -> int:
+        node = self._index.get(name)
+        if node is None:
+            node = self._index[name] = self._free.pop() if self._free else self._new_column()
+            self.slots[node] = NodeSlot(name)
+            self.tie[node] = crc32(name.encode())
+        return node
+
+    def _new_column(self) -> int:
+        node = len(self.slots)
+        self.slots.append(NodeSlot(""))
+        if node >= self.size:
+            self._grow(2 * self.size)
+        return node
+
+    def _release(self, node: int) -> None:
+        """Give a ghost's column back once nothing is on it; after a trial, which may yet bring pods back."""
+        slot = self.slots[node]
+        if slot.view is not None or slot.pods:
+            return
+        if self._trials:
+            self._emptied.add(node)
+        elif self._index.get(slot.name) == node:
+            del self._index[slot.name]
+            self.slots[node] = NodeSlot("")
+            self._free.append(node)
+
+    def _grow(self, size: int) -> None:
+        more = size - self.size
+        self.alive = np.concatenate([self.alive, np.zeros(more, dtype=np.bool_)])
+        self.tie = np.concatenate([self.tie, np.zeros(more, dtype=np.uint32)])
+        self.alloc, self.used = (
+            np.concatenate([array, np.zeros((len(array), more), dtype=np.int64)], axis=1)
+            for array in (self.alloc, self.used)
+        )
+        self.labels.grow(size)
+        self.facts.grow(size)
+        self._counts.grow(size)
+
+    def _node_changed(self, node: int) -> None:
+        self.nodes_version += 1
+        self.changes.add(node)
+
+    def _put(self, pod: PodView, node: int) -> None:
+        self._account(pod, node, 1)
+        if self._trials:
+            self._undo.append((1, pod, node))
+
+    def _take(self, pod: PodView, node: int) -> None:
+        self._account(pod, node, -1)
+        if self._trials:
+            self._undo.append((-1, pod, node))
+
+    def _account(self, pod: PodView, node: int, sign: int) -> None:
+        """Book a pod onto a node (1) or off it (-1): the one place where usage changes."""
+        slot = self.slots[node]
+        if sign > 0:
+            slot.pods[pod.uid] = pod
+            self._homes[pod.uid] = node
+        else:
+            del slot.pods[pod.uid], self._homes[pod.uid]
+        footprint = self.footprint(pod.usage)  # before `used` is looked up: a new row makes a new array
+        if sign > 0:
+            self.used[:, node] += footprint
+        else:
+            self.used[:, node] -= footprint
+        self._counts.add(pod, node, sign)
+        self.changes.add(node)
+
+    def footprint(self, usage: Usage) -> Amounts:
+        """What a pod adds to its node's column. Pods of a template share their usage, and so this."""
+        known = self._footprints.get(id(usage))
+        if known is None:
+            amounts = {**usage.requests, SCORED_CPU: usage.nonzero_cpu, SCORED_MEMORY: usage.nonzero_memory, PODS: 1}
+            rows = [self.row(resource) for resource in amounts]
+            footprint = np.zeros(len(self._rows), dtype=np.int64)
+            footprint[rows] = list(amounts.values())
+            if len(self._footprints) >= _MAX_FOOTPRINTS:
+                self._footprints.clear()
+            known = self._footprints[id(usage)] = usage, footprint  # holding the usage, whose id nobody else gets
+        return known[1]
+
+    def validate(self) -> None:
+        """Recompute everything from the views; AssertionError where the columns differ. For tests."""
+        fresh = State()
+        for slot in self.slots:
+            if slot.view is not None:
+                fresh.set_node(slot.view)
+        for slot in self.slots:
+            for pod in slot.pods.values():
+                fresh.place(pod, slot.name)
+        for node, slot in enumerate(self.slots):
+            self._compare(fresh, node, slot)
+
+    def _compare(self, fresh: State, node: int, slot: NodeSlot) -> None:
+        other = fresh._index.get(slot.name)
+        assert (slot.view is not None) == bool(self.alive[node]), slot.name
+        for resource, row in self._rows.items():
+            mine = (int(self.alloc[row, node]), int(self.used[row, node]))
+            twin = fresh.row(resource)
+            theirs = (0, 0) if other is None else (int(fresh.alloc[twin, other]), int(fresh.used[twin, other]))
+            assert mine == theirs, f"{slot.name} {resource}: {mine} kept, {theirs} recomputed"
+        assert all(self._homes[uid] == node for uid in slot.pods), slot.name
+        for question, counts in self._counts.answers():
+            expected = sum(question.weigh(pod) for pod in slot.pods.values())
+            assert counts[node] == expected, f"{slot.name} {question}: {counts[node]} kept, {expected} recomputed"

@@ -1,0 +1,35 @@
+"""What the scheduler may do in a cluster: the rules of its ClusterRole, and of the Role for its Lease."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kubenexus.scheduler.intake import WATCHED
+
+Rule = dict[str, Any]
+
+
+def _watches() -> list[Rule]:
+    groups = dict.fromkeys(res.group for res in WATCHED)
+    plurals = {group: [res.plural for res in WATCHED if res.group == group] for group in groups}
+    return [{"apiGroups": [group], "resources": plurals[group], "verbs": ["get", "list", "watch"]} for group in groups]
+
+
+def _rule(group: str, resource: str, *verbs: str) -> Rule:
+    return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
+
+
+RULES: Final = (
+    *_watches(),
+    _rule("", "pods", "delete"),
+    _rule("", "pods/binding", "create"),
+    _rule("", "pods/status", "patch"),
+    _rule("", "persistentvolumes", "update"),
+    _rule("", "persistentvolumeclaims", "update"),
+    _rule("resource.k8s.io", "resourceclaims/status", "update"),
+    # Since 1.36 a reservation needs this right beside that on the status.
+    _rule("resource.k8s.io", "resourceclaims/binding", "update", "patch"),
+    _rule("events.k8s.io", "events", "create", "patch"),
+)
+LEASE_RULES: Final = (_rule("coordination.k8s.io", "leases", "create", "get", "update"),)
+"""in the namespace of the Lease only"""

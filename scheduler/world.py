@@ -1,0 +1,149 @@
+"""Raw API objects into the engine's state, by kind: the one place that knows which table an object goes to. Pure.
+
+`read` makes of an object what is kept of it, in any thread; `World.set` and `World.remove` put it into the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kubenexus.common.objects import (
+    PodView,
+    project_csi_driver,
+    project_csi_node,
+    project_csi_storage_capacity,
+    project_namespace,
+    project_node,
+    project_persistent_volume,
+    project_persistent_volume_claim,
+    project_pod,
+    project_pod_disruption_budget,
+    project_priority_class,
+    project_resource_claim,
+    project_storage_class,
+    project_volume_attachment,
+)
+from kubenexus.scheduler.engine.objects import owner_key
+from kubenexus.scheduler.engine.state import State
+
+Obj = dict[str, Any]
+
+
+def _part(*path: str) -> Callable[[Obj], Obj]:
+    """Reads one field of an object and leaves out all others, whose changes are no news."""
+
+    def read(raw: Obj) -> Obj:
+        value: Any = raw
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        for key in reversed(path):
+            value = {key: value}
+        return value if isinstance(value, dict) else {}
+
+    return read
+
+
+_SELECTOR: Final = _part("spec", "selector")
+# Kind → the state's table, and how an object is read.
+_TABLES: Final[dict[str, tuple[str, Callable[[Obj], Any]]]] = {
+    "PersistentVolumeClaim": ("pvcs", project_persistent_volume_claim),
+    "PersistentVolume": ("pvs", project_persistent_volume),
+    "StorageClass": ("storage_classes", project_storage_class),
+    "CSINode": ("csi_nodes", project_csi_node),
+    "CSIDriver": ("csi_drivers", project_csi_driver),
+    "CSIStorageCapacity": ("csi_capacities", project_csi_storage_capacity),
+    "VolumeAttachment": ("volume_attachments", project_volume_attachment),
+    "Service": ("services", _SELECTOR),
+    "DeviceClass": ("device_classes", _part("spec", "extendedResourceName")),
+    "ResourceClaim": ("claims", project_resource_claim),
+    "PodDisruptionBudget": ("pdbs", project_pod_disruption_budget),
+    "ReplicaSet": ("owners", _SELECTOR),
+    "StatefulSet": ("owners", _SELECTOR),
+    "ReplicationController": ("owners", _SELECTOR),
+}
+_READERS: Final[dict[str, Callable[[Obj], Any]]] = {
+    "Pod": project_pod,
+    "Node": project_node,
+    "Namespace": project_namespace,
+    **{kind: reader for kind, (_, reader) in _TABLES.items()},
+}
+_CLUSTER_WIDE: Final = frozenset(
+    ("Node", "Namespace", "PersistentVolume", "StorageClass", "CSINode", "CSIDriver", "VolumeAttachment", "DeviceClass")
+)
+
+
+def read(kind: str, obj: Obj) -> Any:
+    """What is kept of an object. `ProjectionError` when it has no name."""
+    return _READERS[kind](obj)
+
+
+class World:
+    """A state filled from objects, and the pods among them that wait for a node, in the order they came."""
+
+    def __init__(self) -> None:
+        self.state = State()
+        self.pending: list[PodView] = []
+        self._priorities: dict[str, Obj] = {}
+
+    def add(self, obj: Obj) -> bool:
+        """Take a raw object in; False if its kind means nothing to a scheduler."""
+        kind = obj.get("kind", "")
+        if kind == "Pod":
+            self._add_pod(obj)
+        elif kind == "PriorityClass":
+            self._priorities[project_priority_class(obj).name] = obj
+        elif kind in _READERS:
+            self.set(kind, _key(kind, obj), read(kind, obj))
+        else:
+            return False
+        return True
+
+    def set(self, kind: str, key: str, value: Any) -> None:
+        """An object that is no pod came or changed. `key` is `namespace/name` or the name, `value` what `read` made."""
+        if kind == "Node":
+            self.state.set_node(value)
+        elif kind == "Namespace":
+            self.state.set_namespace(key, value.meta.labels)
+        else:
+            table, key = self._place(kind, key)
+            table.set(key, value)
+
+    def remove(self, kind: str, key: str) -> None:
+        """An object other than a pod went."""
+        if kind == "Node":
+            self.state.remove_node(key)
+        elif kind == "Namespace":
+            self.state.set_namespace(key, None)
+        else:
+            table, key = self._place(kind, key)
+            table.remove(key)
+
+    def _place(self, kind: str, key: str) -> tuple[Any, str]:
+        """The table of a kind, and the key there: owners of several kinds share one."""
+        name, _ = _TABLES[kind]
+        return getattr(self.state.objects, name), owner_key(kind, *key.split("/", 1)) if name == "owners" else key
+
+    def _add_pod(self, obj: Obj) -> None:
+        pod = project_pod(self._admitted(obj))
+        if pod.finished:
+            return
+        if pod.node:
+            self.state.place(pod, pod.node)
+        else:
+            self.pending.append(pod)
+
+    def _admitted(self, obj: Obj) -> Obj:
+        """The pod with its priority, which admission takes from the class it names."""
+        spec = obj.get("spec") or {}
+        named = self._priorities.get(str(spec.get("priorityClassName") or ""))
+        if named is None or spec.get("priority") is not None:
+            return obj
+        policy = {"preemptionPolicy": named["preemptionPolicy"]} if "preemptionPolicy" in named else {}
+        return {**obj, "spec": {"priority": named.get("value", 0), **policy, **spec}}
+
+
+def _key(kind: str, obj: Obj) -> str:
+    meta = obj.get("metadata") or {}
+    name = str(meta.get("name", ""))
+    return name if kind in _CLUSTER_WIDE else f"{meta.get('namespace') or 'default'}/{name}"

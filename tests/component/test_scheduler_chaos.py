@@ -1,0 +1,177 @@
+"""Trouble while hundreds of pods are scheduled: each is bound exactly once, nothing overcommitted, nothing lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from kubenexus.common.config import LeaderElection, SchedulerConfiguration
+from kubenexus.common.kube.client import Client
+from kubenexus.common.kube.mirror import Deleted, Synced
+from kubenexus.common.kube.reflector import Reflector
+from kubenexus.common.kube.resources import PODS
+from kubenexus.common.sandbox import Sandbox
+from kubenexus.common.sandbox.controllers.kubelet import KUBELET_ANNOTATION
+from tests.schedulers import Cluster, Obj, Running, connected, scheduling
+from tests.stub_server import until
+
+pytestmark = pytest.mark.slow
+
+NODES = 20
+PODS_EACH = 40
+"""pods for which a node has CPUs"""
+PATIENCE = 50.0
+FAST = LeaderElection(
+    lease_duration=timedelta(seconds=3),
+    renew_deadline=timedelta(seconds=2),
+    retry_period=timedelta(milliseconds=200),
+    resource_namespace="default",
+)
+
+
+class Witness:
+    """Sees every change of every pod, and remembers to which nodes each was bound."""
+
+    def __init__(self, client: Client) -> None:
+        self.nodes: dict[str, set[str]] = {}
+        self._reflector = Reflector(client, PODS, _name_and_node, self._see)
+        self._reflector.start()
+        until(lambda: self._reflector.synced)
+
+    def _see(self, change: object) -> None:
+        if not isinstance(change, Synced | Deleted):
+            name, node = change.value  # type: ignore[attr-defined]
+            if node:
+                self.nodes.setdefault(name, set()).add(node)
+
+    def stop(self) -> None:
+        self._reflector.stop()
+
+
+def _name_and_node(obj: Obj) -> tuple[str, str]:
+    return obj["metadata"]["name"], obj["spec"].get("nodeName", "")
+
+
+@contextmanager
+def crowd(folder: Path, count: int) -> Iterator[tuple[Sandbox, Cluster, Callable[[], None]]]:
+    """A sandbox in which pods keep arriving, more than a node takes of each size, but fewer than all take.
+
+    The function that comes with it waits until all are bound, and checks what must hold.
+    """
+    with Sandbox() as box, connected(box, folder) as cluster:
+        annotations = {KUBELET_ANNOTATION: "none"}
+        cluster.add_nodes(*(f"n{number}" for number in range(NODES)), annotations=annotations, cpu=str(PODS_EACH // 2))
+        witness = Witness(cluster.client)
+        feeder = threading.Thread(target=_feed, args=(box, count), daemon=True)
+        feeder.start()
+
+        def check() -> None:
+            feeder.join(PATIENCE)
+            until(lambda: cluster.bound() == count, PATIENCE)
+            until(lambda: len(witness.nodes) == count, 10)
+            assert all(len(nodes) == 1 for nodes in witness.nodes.values()), "a pod was bound twice"
+            assert cluster.overcommitted() == {}
+            assert len(cluster.pods()) == count
+
+        yield box, cluster, check
+        witness.stop()
+
+
+def _feed(box: Sandbox, count: int) -> None:
+    """Pods come past all troubles, for a server in trouble would not take them."""
+    for number in range(count):
+        container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "500m"}}}
+        spec = {"schedulerName": "kubenexus-scheduler", "containers": [container]}
+        box.registry.create(PODS, "default", {"metadata": {"name": f"p{number}"}, "spec": spec})
+
+
+def cut_watches(box: Sandbox, random: Random) -> None:
+    random.choice((box.faults.cut_watches, box.faults.swallow_events, box.faults.duplicate_events))()
+
+
+def lose_binds(box: Sandbox, random: Random) -> None:
+    box.faults.lose_answers(times=random.randint(1, 8), method="POST", path="/binding")
+
+
+def refuse_binds(box: Sandbox, random: Random) -> None:
+    code = random.choice((429, 500, 503, 504))
+    box.faults.fail(code, times=random.randint(1, 8), method="POST", path="/binding")
+
+
+def lose_looks(box: Sandbox, random: Random) -> None:
+    """The binds get lost, and so do the questions what became of them."""
+    lose_binds(box, random)
+    box.faults.fail(503, times=random.randint(1, 4), method="GET", path="/pods/p")
+
+
+def expire(box: Sandbox, _random: Random) -> None:
+    box.faults.compact()
+    box.faults.cut_watches()
+
+
+def restart(box: Sandbox, random: Random) -> None:
+    box.faults.restart(new_history=random.random() < 0.5)
+
+
+TROUBLES = (cut_watches, lose_binds, refuse_binds, lose_looks, expire, restart)
+
+
+@pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)
+def test_one_kind_of_trouble(trouble: Callable[[Sandbox, Random], None], tmp_path: Path) -> None:
+    random = Random(7)
+    with crowd(tmp_path, 300) as (box, _, check), scheduling(tmp_path / "kubeconfig"):
+        for share in range(30, 300, 30):
+            until(lambda share=share: _bound(box) >= share, PATIENCE)  # type: ignore[misc]
+            trouble(box, random)
+        check()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_everything_at_once(seed: int, tmp_path: Path) -> None:
+    random = Random(seed)
+    with crowd(tmp_path, NODES * PODS_EACH) as (box, _, check), scheduling(tmp_path / "kubeconfig"):
+        for share in range(25, NODES * PODS_EACH, 50):
+            until(lambda share=share: _bound(box) >= share, PATIENCE)  # type: ignore[misc]
+            random.choice(TROUBLES)(box, random)
+        check()
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+def test_scheduler_is_killed_and_started_again(seed: int, tmp_path: Path) -> None:
+    """It dies with binds under way: its client is closed under it, and nothing is told to anybody."""
+    random = Random(seed)
+    with crowd(tmp_path, 500) as (box, _, check):
+        for life in range(4):
+            running = Running(tmp_path / "kubeconfig", SchedulerConfiguration(), f"life-{life}")
+            until(lambda life=life: _bound(box) >= 100 * (life + 1), PATIENCE)  # type: ignore[misc]
+            lose_binds(box, random)
+            running.kill()
+        with scheduling(tmp_path / "kubeconfig"):
+            check()
+
+
+def test_two_replicas_and_a_change_of_leader(tmp_path: Path) -> None:
+    config = SchedulerConfiguration(leader_election=FAST)
+    with crowd(tmp_path, 500) as (box, _, check):
+        kubeconfig = tmp_path / "kubeconfig"
+        first = Running(kubeconfig, config, "first", elect=True)
+        until(lambda: _bound(box) >= 50, PATIENCE)
+        second = Running(kubeconfig, config, "second", elect=True)
+        until(lambda: _bound(box) >= 150, PATIENCE)
+        first.stop()  # hands the Lease over
+        until(lambda: _bound(box) >= 250, PATIENCE)
+        third = Running(kubeconfig, config, "third", elect=True)
+        second.kill()  # its Lease has to run out
+        check()
+        third.stop()
+        third.validate()
+
+
+def _bound(box: Sandbox) -> int:
+    return sum(1 for pod in box.registry.list(PODS, "default") if pod["spec"].get("nodeName"))
