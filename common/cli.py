@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -54,6 +55,8 @@ COMMANDS = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns the exit code: 0 ok, 1 negative answer, 2 usage or failure."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # trees and units have letters that not every terminal knows
+        sys.stdout.reconfigure(errors="replace")
     command = next((c for c in COMMANDS if words and c.name == words[0]), None)
     if command is None:
         return _without_command(words)

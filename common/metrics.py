@@ -136,7 +136,7 @@ AGENT_UNKNOWN_FACTS = _gauge("kubenexus_agent_unknown_facts", "Facts that could 
 AGENT_GPU_STALE = _gauge("kubenexus_agent_gpu_stale", "1 while the GPU facts are old because probes fail, else 0.")
 SCHEDULER_DECISIONS = _counter(
     "kubenexus_scheduler_decisions_total",
-    "Decisions by their kind: `place`, `park`, `preempt`, or `error` where deciding itself failed.",
+    "Decisions by their kind: `place`, `park` or `preempt`.",
     "decision",
 )
 SCHEDULER_DECISION_SECONDS = _histogram(

@@ -29,6 +29,7 @@ from kubenexus.scheduler.actions import (
     Unbound,
 )
 from kubenexus.scheduler.causes import causes, pod_causes
+from kubenexus.scheduler.cures import cure
 from kubenexus.scheduler.engine.cycle import Decision, Park, Place, Preempt
 from kubenexus.scheduler.engine.events import Event
 from kubenexus.scheduler.engine.nominated import Nominations
@@ -70,6 +71,7 @@ class Desk:
         self._assumed: dict[str, Assumed] = {}
         self._binding = 0
         self._actions: list[Action] = []
+        self._cured: tuple[object, object, str] = ((), None, "")
 
     def expect(self, kinds: Iterable[str]) -> None:
         """Decide nothing before a first list of each of these is in."""
@@ -286,4 +288,13 @@ class Desk:
             self.queue.retry(pod.uid, now)
         else:
             self.queue.park(pod.uid, park.refused_by, now)
-        self._actions.append(Report(pod, ERROR if park.failed else UNSCHEDULABLE, park.message, park.nominated_node))
+        message = f"{park.message} {self._cure(park)}".rstrip()
+        self._actions.append(Report(pod, ERROR if park.failed else UNSCHEDULABLE, message, park.nominated_node))
+
+    def _cure(self, park: Park) -> str:
+        """What would help the pod. Pods of a template are refused alike and often one after the other."""
+        verdicts, spec, text = self._cured
+        if verdicts is not park.verdicts or spec is not park.pod.spec:
+            text = "" if isinstance(park, Preempt) else cure(park, self.state)
+            self._cured = park.verdicts, park.pod.spec, text
+        return text

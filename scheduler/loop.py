@@ -13,10 +13,11 @@ from collections.abc import Callable
 from enum import Enum
 
 from kubenexus.common import logs, metrics
+from kubenexus.common.kube.mirror import Added
 from kubenexus.scheduler.actions import Action, Outcome
 from kubenexus.scheduler.desk import Desk
 from kubenexus.scheduler.engine.cycle import Decision, Place, Preempt
-from kubenexus.scheduler.intake import Heard
+from kubenexus.scheduler.intake import REJECTED, Heard
 
 log = logs.get(__name__)
 
@@ -100,6 +101,8 @@ class Loop:
         now = self._clock()
         if isinstance(item, Heard):
             self._desk.hear(item, now)
+            if item.kind == REJECTED and self._frozen and isinstance(item.change, Added):
+                metrics.SCHEDULER_REJECTIONS.labels(item.change.value.reason).inc()
         elif not isinstance(item, Signal):
             self._desk.finish(item, now)
 

@@ -12,7 +12,7 @@ from typing import Any
 from kubenexus.common import quantity
 from kubenexus.common.config import Profile, SchedulerConfiguration
 from kubenexus.common.kube.client import Client
-from kubenexus.common.kube.errors import NotReached
+from kubenexus.common.kube.errors import ApiError
 from kubenexus.common.kube.resources import EVENTS, NODES, PODS
 from kubenexus.common.objects import pod_requests
 from kubenexus.common.sandbox import Sandbox
@@ -91,7 +91,7 @@ class Cluster:
 
 
 def _dead(*_: object, **__: object) -> Any:
-    raise NotReached("this process is dead")
+    raise ApiError("this process is dead")
 
 
 def _amount(resource: str, text: str) -> int:
@@ -133,9 +133,7 @@ class Running:
     def kill(self) -> None:
         """As if the process died: from now on nothing that it does reaches the server, and it hands nothing over."""
         self.client._send = _dead  # type: ignore[method-assign]
-        self.scheduler.stop()
-        self._thread.join(20)
-        assert not self._thread.is_alive()
+        self.stop()
 
     def validate(self) -> None:
         """The engine's columns are what its views say. Only once it has stopped."""

@@ -105,7 +105,7 @@ def bits(mask: int) -> tuple[int, ...]:
 
 def _read(path: str) -> bytes:
     # Without O_NONBLOCK a pipe that lies in a captured tree would be waited for.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOCTTY)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     try:
         return os.read(descriptor, MAX_BYTES)
     finally:

@@ -104,6 +104,7 @@ def test_a_lost_gpu_hides_no_other(where: str, driver: Driver, tmp_path: Path) -
     assert [card.uuid for card in topology.usable_gpus] == ["GPU-0", "GPU-2", "GPU-3"]
     assert (lost.index, lost.pci_bus_id, lost.numa) == (1, "0000:43:00.0", 0)
     assert (topology.nvlink, topology.islands) == ("nvswitch", ((0, 2, 3),))
+    assert [card.peer_links for card in cards(topology)] == ["00ii", None, "i00i", "i0i0"]
     assert topology.unknowns == {"gpu-1.health": "GPU is lost"}
 
 

@@ -21,7 +21,11 @@ from kubenexus.common.sandbox.controllers.kubelet import KUBELET_ANNOTATION
 from tests.schedulers import Cluster, Obj, Running, connected, scheduling
 from tests.stub_server import until
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    # The standard library leaves a socket to the garbage collector that is reset between connecting and TLS.
+    pytest.mark.filterwarnings("ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning"),
+]
 
 NODES = 20
 PODS_EACH = 40
@@ -74,7 +78,7 @@ def crowd(folder: Path, count: int) -> Iterator[tuple[Sandbox, Cluster, Callable
         def check() -> None:
             feeder.join(PATIENCE)
             until(lambda: cluster.bound() == count, PATIENCE)
-            until(lambda: len(witness.nodes) == count, 10)
+            until(lambda: len(witness.nodes) == count, PATIENCE)
             assert all(len(nodes) == 1 for nodes in witness.nodes.values()), "a pod was bound twice"
             assert cluster.overcommitted() == {}
             assert len(cluster.pods()) == count

@@ -278,8 +278,7 @@ class Plain:
         ]
 
     def spread_code(self, me: PodView, node: NodeView) -> Code:
-        hard = [one for one in me.spec.spread if one.hard]
-        for one in hard:
+        for one in (hard := [one for one in me.spec.spread if one.hard]):
             if one.topology_key not in node.meta.labels:
                 return Code.UNRESOLVABLE
             domains: dict[str, int] = {}
