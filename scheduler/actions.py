@@ -1,18 +1,30 @@
-"""What the scheduler wants written, and what became of it: values that travel between the owner thread and the others.
+"""Values that travel between the owner thread and the others. Pure.
 
-`Bind`, `Prepare`, `Eviction` and `Report` go out; the outcomes come back. Reports have none.
+`Heard` comes in; `Bind`, `Prepare`, `Eviction` and `Report` go out; the outcomes come back. Reports have none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
+from kubenexus.common.kube.mirror import Change
 from kubenexus.common.objects import PodView
 from kubenexus.scheduler.plugins.volume_binding import VolumeDecision
 
+POD: Final = "Pod"
+REJECTED: Final = "rejected Pod"
+"""pods that a kubelet refused to run; they have ended, so that the watch of pods does not show them"""
 UNSCHEDULABLE = "Unschedulable"
 ERROR = "SchedulerError"
+
+
+class Heard(NamedTuple):
+    """News of one kind. Pods are known by uid, all others by `namespace/name`."""
+
+    kind: str
+    change: Change[Any]
 
 
 @dataclass(frozen=True, slots=True)

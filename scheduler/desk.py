@@ -17,11 +17,14 @@ from kubenexus.common.kube.mirror import Change, Deleted, Synced
 from kubenexus.common.objects import PodView
 from kubenexus.scheduler.actions import (
     ERROR,
+    POD,
+    REJECTED,
     UNSCHEDULABLE,
     Action,
     Bind,
     Evicted,
     Eviction,
+    Heard,
     Outcome,
     Prepare,
     Prepared,
@@ -34,7 +37,6 @@ from kubenexus.scheduler.engine.cycle import Decision, Park, Place, Preempt
 from kubenexus.scheduler.engine.events import Event
 from kubenexus.scheduler.engine.nominated import Nominations
 from kubenexus.scheduler.engine.queue import Queue
-from kubenexus.scheduler.intake import POD, REJECTED, Heard
 from kubenexus.scheduler.plugins.volume_binding import VolumeDecision
 from kubenexus.scheduler.profiles import build_cycles
 from kubenexus.scheduler.rejections import Bars
@@ -48,13 +50,12 @@ VOLUME_SECONDS = 600.0
 """how long volumes may take until the pod is tried anew"""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Assumed:
-    """A pod that counts on a node before the watch says so; `deadline` is set while its volumes are waited for."""
+    """A pod that counts on a node before the watch says so."""
 
     bind: Bind
     volumes: VolumeDecision | None = None
-    deadline: float | None = None
 
 
 class Desk:
@@ -69,6 +70,8 @@ class Desk:
         self._bars = Bars(self.state.objects.rejections)
         self._awaited: set[str] = set()
         self._assumed: dict[str, Assumed] = {}
+        self._deadlines: dict[str, float] = {}
+        """of assumed pods whose volumes are waited for"""
         self._binding = 0
         self._actions: list[Action] = []
         self._cured: tuple[object, object, str] = ((), None, "")
@@ -94,8 +97,8 @@ class Desk:
 
     def due(self) -> float | None:
         """When something is to be done even if nothing happens: a time gone by if that is now."""
-        deadlines = [one.deadline for one in self._assumed.values() if one.deadline is not None]
-        times = [self.queue.due() if self.free else None, self._bars.next_end(), min(deadlines, default=None)]
+        volumes = min(self._deadlines.values(), default=None)
+        times = [self.queue.due() if self.free else None, self._bars.next_end(), volumes]
         return min((time for time in times if time is not None), default=None)
 
     def counts(self) -> Counter[str]:
@@ -156,6 +159,7 @@ class Desk:
         if moved:
             self._forget(pod.uid)
         self._assumed.pop(pod.uid, None)
+        self._deadlines.pop(pod.uid, None)
         self.queue.remove(pod.uid)
         self.nominations.forget(pod.uid)
         self.state.place(pod, pod.node)
@@ -196,7 +200,7 @@ class Desk:
         if assumed is None or assumed.bind is not bind:
             return  # the watch was faster
         if isinstance(outcome, Prepared):
-            assumed.deadline = now + VOLUME_SECONDS
+            self._deadlines[bind.pod.uid] = now + VOLUME_SECONDS
             self._check_volumes(now)
         elif isinstance(outcome, Unbound):
             self._give_up(bind.pod, outcome.why, now)
@@ -211,20 +215,22 @@ class Desk:
 
     def _forget(self, uid: str) -> None:
         assumed = self._assumed.pop(uid, None)
+        self._deadlines.pop(uid, None)
         if assumed is not None and assumed.volumes is not None:
             assumed.volumes.forget(self.state.objects)
 
     def _check_volumes(self, now: float) -> None:
         """Bind the pods whose volumes are ready, and give up those whose volumes will not be."""
-        for uid, assumed in [(uid, one) for uid, one in self._assumed.items() if one.deadline is not None]:
-            pod, node = assumed.bind.pod, assumed.bind.node
+        for uid, deadline in list(self._deadlines.items()):
+            bind = self._assumed[uid].bind
+            pod, node = bind.pod, bind.node
             claims = [self.state.objects.pvcs.get(f"{pod.namespace}/{name}") for name, _ in pod.volume_claims]
             if all(claim is not None and claim.bound for claim in claims):
-                self._assumed[uid] = Assumed(assumed.bind)
-                self._send(assumed.bind)
+                del self._deadlines[uid]
+                self._send(bind)
             elif any(claim is None or (not claim.bound and not self._coming(claim, node)) for claim in claims):
                 self._give_up(pod, "a volume that was being made for it will not be", now)
-            elif assumed.deadline is not None and now >= assumed.deadline:
+            elif now >= deadline:
                 self._give_up(pod, f"its volumes were not ready after {VOLUME_SECONDS:.0f} seconds", now)
 
     def _coming(self, claim: Any, node: str) -> bool:
@@ -238,7 +244,7 @@ class Desk:
         """Do what is due by the clock."""
         if self._bars.lift(now):
             self.queue.wake(Event.REJECTION_LIFTED, now)
-        if any(one.deadline is not None and now >= one.deadline for one in self._assumed.values()):
+        if any(now >= deadline for deadline in self._deadlines.values()):
             self._check_volumes(now)
 
     def decide(self, now: float) -> Decision | None:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kubenexus.common.kube import resources as r
 from kubenexus.common.kube.client import Client
 from kubenexus.common.kube.errors import NotFound
-from kubenexus.common.kube.mirror import Change, by_name, by_uid
+from kubenexus.common.kube.mirror import by_name, by_uid
 from kubenexus.common.kube.reflector import Reflector
 from kubenexus.common.kube.resources import Resource
+from kubenexus.scheduler.actions import POD, REJECTED, Heard
 from kubenexus.scheduler.rejections import read_rejection
 from kubenexus.scheduler.world import read
 
 Obj = dict[str, Any]
 
-POD = r.PODS.kind
-REJECTED: Final = "rejected Pod"
-"""pods that a kubelet refused to run; they have ended, so that the watch of pods does not show them"""
 NOT_FINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 WATCHED: Final = (
     r.PODS,
@@ -40,13 +38,6 @@ WATCHED: Final = (
     r.DEVICE_CLASSES,
 )
 """PriorityClasses are not among them: the API server writes the priority into each pod."""
-
-
-class Heard(NamedTuple):
-    """News of one kind. Pods are known by uid, all others by `namespace/name`."""
-
-    kind: str
-    change: Change[Any]
 
 
 def served(client: Client, wanted: Sequence[Resource] = WATCHED) -> list[Resource]:

@@ -14,10 +14,9 @@ from enum import Enum
 
 from kubenexus.common import logs, metrics
 from kubenexus.common.kube.mirror import Added
-from kubenexus.scheduler.actions import Action, Outcome
+from kubenexus.scheduler.actions import REJECTED, Action, Heard, Outcome
 from kubenexus.scheduler.desk import Desk
 from kubenexus.scheduler.engine.cycle import Decision, Place, Preempt
-from kubenexus.scheduler.intake import REJECTED, Heard
 
 log = logs.get(__name__)
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kubenexus.common.objects import (
-    PodView,
     project_csi_driver,
     project_csi_node,
     project_csi_storage_capacity,
@@ -19,7 +18,6 @@ from kubenexus.common.objects import (
     project_persistent_volume_claim,
     project_pod,
     project_pod_disruption_budget,
-    project_priority_class,
     project_resource_claim,
     project_storage_class,
     project_volume_attachment,
@@ -79,24 +77,20 @@ def read(kind: str, obj: Obj) -> Any:
 
 
 class World:
-    """A state filled from objects, and the pods among them that wait for a node, in the order they came."""
+    """A state filled from objects."""
 
     def __init__(self) -> None:
         self.state = State()
-        self.pending: list[PodView] = []
-        self._priorities: dict[str, Obj] = {}
 
     def add(self, obj: Obj) -> bool:
-        """Take a raw object in; False if its kind means nothing to a scheduler."""
+        """Take a raw object in, a pod only if it has a node; False if its kind means nothing to a scheduler."""
         kind = obj.get("kind", "")
-        if kind == "Pod":
-            self._add_pod(obj)
-        elif kind == "PriorityClass":
-            self._priorities[project_priority_class(obj).name] = obj
-        elif kind in _READERS:
-            self.set(kind, _key(kind, obj), read(kind, obj))
-        else:
+        if kind not in _READERS:
             return False
+        if kind != "Pod":
+            self.set(kind, _key(kind, obj), read(kind, obj))
+        elif (pod := project_pod(obj)).node:
+            self.state.place(pod, pod.node)
         return True
 
     def set(self, kind: str, key: str, value: Any) -> None:
@@ -123,24 +117,6 @@ class World:
         """The table of a kind, and the key there: owners of several kinds share one."""
         name, _ = _TABLES[kind]
         return getattr(self.state.objects, name), owner_key(kind, *key.split("/", 1)) if name == "owners" else key
-
-    def _add_pod(self, obj: Obj) -> None:
-        pod = project_pod(self._admitted(obj))
-        if pod.finished:
-            return
-        if pod.node:
-            self.state.place(pod, pod.node)
-        else:
-            self.pending.append(pod)
-
-    def _admitted(self, obj: Obj) -> Obj:
-        """The pod with its priority, which admission takes from the class it names."""
-        spec = obj.get("spec") or {}
-        named = self._priorities.get(str(spec.get("priorityClassName") or ""))
-        if named is None or spec.get("priority") is not None:
-            return obj
-        policy = {"preemptionPolicy": named["preemptionPolicy"]} if "preemptionPolicy" in named else {}
-        return {**obj, "spec": {"priority": named.get("value", 0), **policy, **spec}}
 
 
 def _key(kind: str, obj: Obj) -> str:

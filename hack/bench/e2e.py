@@ -14,11 +14,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import signal
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,8 +76,9 @@ class Watcher:
 
     def __init__(self, client: Client, namespace: str) -> None:
         self.bound: dict[str, float] = {}
+        self.broken: ApiError | None = None
         listed = client.list(PODS, namespace)
-        self._stream = client.watch(PODS, namespace, resource_version=listed.resource_version)
+        self._stream = client.watch(PODS, namespace, resource_version=listed.resource_version, server_timeout=3600)
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
 
@@ -84,16 +86,25 @@ class Watcher:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stream.close()
+        self._stream.abort()
         self._thread.join(5)
+        self._stream.close()
+
+    def has(self, names: Iterable[str]) -> bool:
+        """Whether all these pods have been seen with a node."""
+        if self.broken:
+            raise self.broken
+        return all(name in self.bound for name in names)
 
     def _follow(self) -> None:
-        with contextlib.suppress(ApiError, OSError, ValueError):
+        try:
             for line in self._stream:
                 now = time.monotonic()
                 pod = orjson.loads(line)["object"]
                 if pod.get("spec", {}).get("nodeName"):
                     self.bound.setdefault(pod["metadata"]["name"], now)
+        except ApiError as error:
+            self.broken = error
 
 
 # --- Contenders
@@ -219,13 +230,13 @@ def compete(contender: Contender, options: Options) -> Result:
     namespace = contender.name.replace(" ", "-")
     client.create(NAMESPACES, {"metadata": {"name": namespace}})
     say(f"{contender.name}: creating {options.pods:,} pods")
-    made = [make_pod(pod_name(number), contender.scheduler) for number in range(options.pods)]
-    parallel(options.pods, lambda number: client.create(PODS, made[number], namespace))
+    names = [pod_name(number) for number in range(options.pods)]
+    parallel(options.pods, lambda number: client.create(PODS, make_pod(names[number], contender.scheduler), namespace))
     say(f"{contender.name}: binding them")
     try:
         with Watcher(client, namespace) as watcher:
             contender.begin(namespace, options.pods)
-            wait_for(lambda: len(watcher.bound) >= options.pods or not contender.alive, options.timeout)
+            wait_for(lambda: watcher.has(names) or not contender.alive, options.timeout)
             burst = sorted(watcher.bound.values())
             result.bound = len(burst)
             result.rate = (len(burst) - 1) / (burst[-1] - burst[0]) if len(burst) > 1 else 0.0
@@ -254,7 +265,7 @@ def latencies(
         client.create(PODS, make_pod(name, contender.scheduler), namespace)
 
     parallel(count, create)
-    wait_for(lambda: all(name in watcher.bound for name in sent) or not contender.alive, options.timeout)
+    wait_for(lambda: watcher.has(list(sent)) or not contender.alive, options.timeout)
     waits = sorted(1e3 * (watcher.bound[name] - at) for name, at in sent.items() if name in watcher.bound)
     return (waits[len(waits) // 2], waits[int(len(waits) * 0.99)]) if len(waits) == count > 0 else (None, None)
 
@@ -288,6 +299,7 @@ def main() -> int:
     )
     if options.pods > 100 * options.nodes:
         parser().error("more than 100 pods for each node do not fit")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and end what we started
     try:
         with plane() as (up, client):
             say(f"Kubernetes {up.version}; creating {options.nodes:,} nodes")

@@ -64,6 +64,7 @@ def test_impossible_pod_reads_as_with_kube_scheduler(cluster: Cluster, kubeconfi
         message = cluster.await_pending("big")
         until(lambda: bool(cluster.events("big", "FailedScheduling")), 10)
     assert message.startswith("0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu. ")
+    assert message.endswith(" Add a toleration of the taint only=them:NoSchedule if the pod may run on such nodes.")
     condition = cluster.condition("big")
     assert (condition["reason"], condition["status"]) == ("Unschedulable", "False")
     assert condition["lastTransitionTime"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -190,28 +190,36 @@ def create(client: Client, resource: Resource, obj: Obj) -> Obj:
     return client.create(resource, {**obj, "metadata": meta}, meta.get("namespace"))
 
 
-def decided(client: Client, raw: Obj) -> Obj:
-    """The pod, once kube-scheduler has given it a node or said that there is none."""
+def wait(client: Client, raw: Obj, condition: Callable[[Obj], bool]) -> Obj:
+    """The pod, once the condition holds."""
     name, team = raw["metadata"]["name"], raw["metadata"]["namespace"]
     seen: list[Obj] = []
 
-    def is_decided() -> bool:
+    def holds() -> bool:
         seen[:] = [client.get(PODS, name, team)]
-        conditions = seen[0].get("status", {}).get("conditions", ())
-        return bool(seen[0]["spec"].get("nodeName")) or any(one["type"] == "PodScheduled" for one in conditions)
+        return condition(seen[0])
 
-    assert wait_for(is_decided, 20), f"kube-scheduler says nothing of {name}"
+    assert wait_for(holds, 20), f"kube-scheduler says nothing of {name}"
     return seen[0]
 
 
-def meet(client: Client, dice: Dice) -> list[Obj]:
+def has_node(pod: Obj) -> bool:
+    return bool(pod["spec"].get("nodeName"))
+
+
+def is_decided(pod: Obj) -> bool:
+    """kube-scheduler has given it a node, or said that there is none."""
+    conditions = pod.get("status", {}).get("conditions", ())
+    return has_node(pod) or any(one["type"] == "PodScheduled" for one in conditions)
+
+
+def meet(client: Client, dice: Dice) -> None:
     """Create the seed's nodes and wait until kube-scheduler knows each: a pod for it alone is placed there."""
-    nodes = [create(client, NODES, dice.node(number).build()) for number in range(NODES_EACH)]
-    for name in (one["metadata"]["name"] for one in nodes):
+    for number in range(NODES_EACH):
+        name = create(client, NODES, dice.node(number).build())["metadata"]["name"]
         probe = pod(f"probe-{name}", "red").scheduler("default-scheduler").select(**{HOST: name})
-        assert decided(client, create(client, PODS, probe.append("spec.tolerations", {"operator": "Exists"}).build()))
-        assert wait_for(lambda name=name: client.get(PODS, f"probe-{name}", "red")["spec"].get("nodeName"), 20)
-    return nodes
+        fresh = create(client, PODS, probe.append("spec.tolerations", {"operator": "Exists"}).build())
+        wait(client, fresh, has_node)
 
 
 def play(client: Client, seed: int) -> Iterator[tuple[list[Obj], Obj]]:
@@ -221,9 +229,9 @@ def play(client: Client, seed: int) -> Iterator[tuple[list[Obj], Obj]]:
     there = [one for kind in (NODES, NAMESPACES, PRIORITY_CLASSES, SERVICES, PODS) for one in listed(client, kind)]
     for number in range(PODS_EACH):
         fresh = create(client, PODS, dice.pod(number).build())
-        after = decided(client, fresh)
+        after = wait(client, fresh, is_decided)
         yield [*there, fresh], after
-        if after["spec"].get("nodeName"):
+        if has_node(after):
             there.append(after)
         else:
             client.delete(PODS, fresh["metadata"]["name"], fresh["metadata"]["namespace"], grace_seconds=0)

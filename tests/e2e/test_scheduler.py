@@ -186,6 +186,7 @@ def test_impossible_pod_explains_itself(cluster: Cluster) -> None:
     total = len(cluster.client.list(NODES).items)
     assert message.startswith(f"0/{total} nodes are available: ")
     assert "6 Insufficient cpu" in message
+    assert "No node has more than " in message
     until(lambda: bool(cluster.events("big", "FailedScheduling")), PATIENCE)
     assert cluster.condition("big")["reason"] == "Unschedulable"
 

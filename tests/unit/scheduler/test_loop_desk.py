@@ -10,10 +10,22 @@ import pytest
 from kubenexus.common.config import SchedulerConfiguration
 from kubenexus.common.kube.mirror import Added, Deleted, Synced, Updated
 from kubenexus.common.objects import PodView, project_pod
-from kubenexus.scheduler.actions import ERROR, UNSCHEDULABLE, Astray, Bind, Bound, Evicted, Eviction, Report, Unbound
+from kubenexus.scheduler.actions import (
+    ERROR,
+    POD,
+    REJECTED,
+    UNSCHEDULABLE,
+    Astray,
+    Bind,
+    Bound,
+    Evicted,
+    Eviction,
+    Heard,
+    Report,
+    Unbound,
+)
 from kubenexus.scheduler.desk import MOST_BINDING, Desk
 from kubenexus.scheduler.engine.queue import Where
-from kubenexus.scheduler.intake import POD, REJECTED, Heard
 from kubenexus.scheduler.rejections import FIRST, Rejection
 from kubenexus.scheduler.world import read
 from tests.builders import NodeBuilder, PodBuilder, node, pod

@@ -11,13 +11,13 @@ from kubenexus.scheduler.engine.cycle import Park
 from kubenexus.scheduler.engine.nominated import Nominations
 from kubenexus.scheduler.profiles import build_cycles
 from kubenexus.scheduler.world import World
-from tests.builders import NodeBuilder, PodBuilder, node, pod
+from tests.builders import Builder, PodBuilder, node, pod
 
 PLAIN = node("plain").capacity(cpu=4, memory="64Gi")
-FULL = [PLAIN, pod("there").cpu(4).node("plain")]
+FULL: list[Builder] = [PLAIN, pod("there").cpu(4).node("plain")]
 GUARDED = node("guarded").capacity(cpu=4).taint("team", "red")
 
-CASES: list[tuple[str, list[NodeBuilder | PodBuilder], PodBuilder, str]] = [
+CASES: list[tuple[str, list[Builder], PodBuilder, str]] = [
     ("larger than every node", [PLAIN], pod("a").cpu(5), "No node has more than 4 cpu: request less"),
     ("larger than every node, in bytes", [PLAIN], pod("a").memory("65Gi"), "No node has more than 64Gi memory: "),
     ("a resource that nobody has", [PLAIN], pod("a").gpu(1), "No node has any nvidia.com/gpu: add a node that does"),
@@ -31,7 +31,7 @@ CASES: list[tuple[str, list[NodeBuilder | PodBuilder], PodBuilder, str]] = [
 
 
 @pytest.mark.parametrize(("there", "pending", "text"), [pytest.param(*case[1:], id=case[0]) for case in CASES])
-def test_cures(there: list[NodeBuilder | PodBuilder], pending: PodBuilder, text: str) -> None:
+def test_cures(there: list[Builder], pending: PodBuilder, text: str) -> None:
     world = World()
     for each in there:
         world.add(each.build())

@@ -52,7 +52,7 @@ def placements(out: str) -> dict[str, str | None]:
 
 def test_everything_placed_is_0(write: Any, capsys: Capture) -> None:
     code, out, err = run(capsys, "-o", "json", write([*CLUSTER, FITS]))
-    entry = {"pod": "default/fits", "gang": None, "node": "big", "numa": [], "gpus": [], "reason": None}
+    entry: Obj = {"pod": "default/fits", "gang": None, "node": "big", "numa": [], "gpus": [], "reason": None}
     counts = {"pods": 1, "placed": 1, "pending": 0}
     assert (code, err) == (0, "")
     assert json.loads(out) == {"placements": [entry], "pending": [], "summary": counts}
@@ -76,8 +76,8 @@ def test_no_pods_at_all(write: Any, capsys: Capture) -> None:
 @pytest.mark.parametrize("one", [FITS, HUGE], ids=["placed", "pending"])
 def test_explain_tells_of_every_node(write: Any, capsys: Capture, one: Obj) -> None:
     _, out, _ = run(capsys, "--explain", "-o", "json", write([*CLUSTER, one]))
-    result = json.loads(out)
-    (entry,) = (*result["placements"], *result["pending"])
+    result: dict[str, list[Obj]] = json.loads(out)
+    (entry,) = result["placements"] + result["pending"]
     big, tainted = entry["nodes"]["big"], entry["nodes"]["tainted"]
     assert tainted == {
         "feasible": False,
