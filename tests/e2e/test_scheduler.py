@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -183,8 +184,8 @@ def test_spread_and_affinity(cluster: Cluster) -> None:
 def test_impossible_pod_explains_itself(cluster: Cluster) -> None:
     cluster.add_pod("big", cpu="900", nodeSelector={POOL: cluster.namespace})
     message = cluster.await_pending("big", seconds=PATIENCE)
-    total = len(cluster.client.list(NODES).items)
-    assert message.startswith(f"0/{total} nodes are available: ")
+    # How many there are in all depends on the tests beside us, which share the server.
+    assert re.match(r"0/[0-9]+ nodes are available: ", message)
     assert "6 Insufficient cpu" in message
     assert "No node has more than " in message
     until(lambda: bool(cluster.events("big", "FailedScheduling")), PATIENCE)
