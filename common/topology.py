@@ -62,6 +62,8 @@ class NumaNode:
     cpu_count: int | None = None
     threads_per_core: int | None = None
     l3_count: int | None = None
+    die_count: int | None = None
+    cluster_count: int | None = None
     package: int | None = None
     memory: int | None = None
     """bytes"""
@@ -114,6 +116,8 @@ class Gpu:
     """active links, wherever they lead"""
     peer_links: str | None = None
     peer_classes: str | None = None
+    p2p: str | None = None
+    """one character for each GPU index: 1 reads that one's memory directly, 0 does not, ? nobody knows"""
     fabric_clique: str | None = None
     mig: bool | None = None
     health: Health | None = None

@@ -49,6 +49,7 @@ def read_gpus(seats: Sequence[Seat], answer: NvmlAnswer, nodes: Sequence[NumaNod
             nvlink_version=nvlink.version(seat.nvml),
             peer_links=links.get(seat.index),
             peer_classes="".join(_pair(seat, other, answer) for other in seats),
+            p2p=_p2p(seat, seats, answer),
             health=seat.health,
         )
         for seat in seats
@@ -89,11 +90,19 @@ def _pair(seat: Seat, other: Seat, answer: NvmlAnswer) -> str:
         code = pci.pair_class(seat.device, other.device, seat.numa, other.numa)
         if code != UNKNOWN_CLASS:
             return code
-    indices = [gpu.index for gpu in (seat.nvml, other.nvml) if gpu and gpu.index is not None]
-    return _ancestor(answer, *indices) if len(indices) == 2 else UNKNOWN_CLASS
-
-
-def _ancestor(answer: NvmlAnswer, one: int, other: int) -> str:
-    row = answer.ancestors[one] if one < len(answer.ancestors) else ()
-    level = row[other] if other < len(row) else None
+    level = _cell(answer.ancestors, seat, other)
     return UNKNOWN_CLASS if level is None else ANCESTORS.get(level, UNKNOWN_CLASS)
+
+
+def _p2p(seat: Seat, seats: Sequence[Seat], answer: NvmlAnswer) -> str | None:
+    """Whether NVML says that this GPU reads each other's memory; None where it says nothing of any."""
+    cells = [_cell(answer.p2p, seat, other) for other in seats]
+    return None if cells.count(None) == len(cells) else "".join("?" if c is None else "1" if c else "0" for c in cells)
+
+
+def _cell(matrix: Sequence[Sequence[int | None]], one: Seat, other: Seat) -> int | None:
+    """What NVML's matrix says of two GPUs, which it numbers in its own way."""
+    indices = [gpu.index for gpu in (one.nvml, other.nvml) if gpu and gpu.index is not None]
+    if len(indices) < 2 or indices[0] >= len(matrix) or indices[1] >= len(matrix[indices[0]]):
+        return None
+    return matrix[indices[0]][indices[1]]

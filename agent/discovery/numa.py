@@ -59,6 +59,8 @@ def _with_cpu_facts(node: NumaNode, cpus: Cpus) -> NumaNode:
         package=cpus.package_of(node.cpus),
         threads_per_core=cpus.threads_per_core,
         l3_count=cpus.l3_count(node.cpus),
+        die_count=cpus.die_count(node.cpus),
+        cluster_count=cpus.cluster_count(node.cpus),
     )
 
 

@@ -58,6 +58,7 @@ class NvmlAnswer:
     driver: str | None = None
     gpus: tuple[NvmlGpu, ...] = ()
     ancestors: tuple[tuple[int | None, ...], ...] = ()
+    p2p: tuple[tuple[int | None, ...], ...] = ()
 
 
 OFF = NvmlAnswer("off", "NVML was not asked")
@@ -118,8 +119,13 @@ def decode(output: bytes) -> NvmlAnswer:
         reason=facts.text("reason") or "",
         driver=facts.text("driver"),
         gpus=tuple(_gpu(index, gpu) for index, gpu in enumerate(facts.parts("gpus") or ())),
-        ancestors=tuple(tuple(map(_number, row)) for row in facts.items("ancestors") if isinstance(row, list)),
+        ancestors=_matrix(facts, "ancestors"),
+        p2p=_matrix(facts, "p2p"),
     )
+
+
+def _matrix(facts: _Facts, key: str) -> tuple[tuple[int | None, ...], ...]:
+    return tuple(tuple(map(_number, row)) for row in facts.items(key) if isinstance(row, list))
 
 
 class _Facts:

@@ -50,7 +50,11 @@ def _gpus(count: int) -> Facts:
             gpus.append({"error": {"code": error.value, "reason": str(error)}})
             handle = None
         handles.append(handle)
-    return {"gpus": gpus, "ancestors": [[_ancestor(a, b) for b in handles] for a in handles]}
+    return {
+        "gpus": gpus,
+        "ancestors": [[_ancestor(a, b) for b in handles] for a in handles],
+        "p2p": [[_reads(a, b) for b in handles] for a in handles],
+    }
 
 
 def _gpu(handle: Any) -> Facts:
@@ -152,6 +156,15 @@ def _ancestor(a: Any, b: Any) -> int | None:
         return None
     level: int | None = _ask("nvmlDeviceGetTopologyCommonAncestor", a, b)
     return level
+
+
+def _reads(a: Any, b: Any) -> int | None:
+    """1 if the first GPU reads the second's memory directly, 0 if not."""
+    if a is None or b is None or a is b:
+        return None
+    # 0 is NVML_P2P_CAPS_INDEX_READ, which every version of pynvml has as the tuple (0,) by mistake.
+    status = _ask("nvmlDeviceGetP2PStatus", a, b, 0)
+    return None if status is None else int(status == 0)
 
 
 def _text(value: Any) -> str | None:

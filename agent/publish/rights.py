@@ -14,7 +14,7 @@ NODE_RESOURCE_TOPOLOGIES: Final = Resource(
     "topology.node.k8s.io", "v1alpha2", "noderesourcetopologies", "NodeResourceTopology", namespaced=False
 )
 
-SLICE_VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
+SLICE_VERBS: Final = ("list", "watch", "create", "update", "delete")
 
 
 def _rule(res: Resource, *verbs: str) -> dict[str, Any]:

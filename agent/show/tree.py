@@ -53,6 +53,11 @@ def _cpus(node: NumaNode) -> Branch:
         facts.append(f"{parts.count(node.threads_per_core, 'thread')} per core")
     if node.l3_count:
         facts.append(f"{node.l3_count} × L3")
+    if (node.die_count or 1) > 1:
+        facts.append(f"{node.die_count} dies")
+    # On most machines every core is a cluster of its own, which is no news.
+    if 1 < (node.cluster_count or 1) < len(node.cpus) // (node.threads_per_core or 1):
+        facts.append(f"{node.cluster_count} clusters")
     return Branch(f"CPUs {cpulist.format_list(node.cpus)} ({', '.join(facts)})")
 
 

@@ -44,12 +44,15 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A field of a device, its name on the wire, its form, and where in a slice it stands."""
+    """A field of a device, its name on the wire, its form, and where in a slice it stands.
+
+    `annotation` means not in a slice at all: what only the annotation carries.
+    """
 
     field: str
     name: str
     form: Form
-    place: Literal["attribute", "capacity", "name"] = "attribute"
+    place: Literal["attribute", "capacity", "name", "annotation"] = "attribute"
 
 
 def text_of(raw: Any) -> str:
@@ -137,6 +140,7 @@ CPUS = Form("string", _read_cpus, cpulist.encode_label, short_text)
 DISTANCES = Form("string", _read_distances, _write_distances, short_text)
 LINKS = matching("[0-9a-z]+", "a row of base-36 link counts")
 CLASSES = matching(r"[XIBHNS?]*", "a row of pair classes")
+PEERS = matching("[01?]+", "a row of yes and no")
 BUS_ID = matching("(?s:.+)", "text", narrow=r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 DRIVER = Form("version", TEXT.read, narrow=semver)
 VERSION = Form("version", TEXT.read, narrow=semver, widen=lambda version: str(version).removesuffix(".0"))
@@ -175,6 +179,8 @@ NUMA = Kind(
         Fact("cpu_count", "cpuCount", COUNT),
         Fact("threads_per_core", "threadsPerCore", AMOUNT),
         Fact("l3_count", "l3Count", COUNT),
+        Fact("die_count", "dieCount", COUNT, "annotation"),
+        Fact("cluster_count", "clusterCount", COUNT, "annotation"),
         Fact("package", "package", COUNT),
         Fact("nearest_cpu_node", "nearestCpuNode", ID),
         Fact("read_bandwidth", "readBandwidthMBps", AMOUNT),
@@ -211,6 +217,7 @@ GPU = Kind(
         Fact("nvlinks", "nvlinkLinks", COUNT),
         Fact("peer_links", "nvlinkPeerLinks", LINKS),
         Fact("peer_classes", "peerClasses", CLASSES),
+        Fact("p2p", "p2p", PEERS, "annotation"),
         Fact("fabric_clique", "fabricClique", TEXT),
         Fact("mig", "migEnabled", FLAG),
         Fact("health", "health", choice(Health)),

@@ -121,7 +121,7 @@ def _encode_device(kind: Kind, device: Any, domains: Mapping[int, int], omitted:
     attributes: Obj = {"type": {"string": kind.name}, **_derived_attributes(kind, device, domains)}
     capacity: Obj = {}
     for fact in kind.facts:
-        if fact.name not in written or fact.place == "name":
+        if fact.name not in written or fact.place in ("name", "annotation"):
             continue
         narrow = fact.form.narrow(written[fact.name])
         if narrow is None:

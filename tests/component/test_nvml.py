@@ -189,6 +189,12 @@ def test_nvml_tells_the_way_between_gpus_where_the_bus_does_not(driver: Driver, 
     assert (first.numa, first.peer_classes, second.peer_classes) == (None, "XIBS", "?X??")
 
 
+def test_which_gpus_read_each_others_memory(driver: Driver, tmp_path: Path) -> None:
+    """NVML says 0 for yes and another number for the reason why not."""
+    topology = look(tmp_path, driver, *four({"gpu0.p2p1": 0, "gpu0.p2p2": 3, "gpu0.p2p3": "!999"}))
+    assert [card.p2p for card in cards(topology)] == ["?10?", None, None, None]
+
+
 def test_an_old_driver(old_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its library lacks half of the functions: those facts are unknown, and far ends are known by their addresses."""
     driver = Driver(old_library, tmp_path / "scenario", monkeypatch)

@@ -137,7 +137,7 @@ DENIED = [
     ("get", "", "secrets"),
     ("get", "", "configmaps"),
     ("create", "", "events"),
-    ("deletecollection", "resource.k8s.io", "resourceslices"),
+    *((verb, "resource.k8s.io", "resourceslices") for verb in ("get", "patch", "deletecollection")),
     ("get", "resource.k8s.io", "resourceclaims"),
 ]
 

@@ -109,6 +109,12 @@ ret_t nvmlDeviceGetCudaComputeCapability(gpu_t g, int *major, int *minor) {
     ret_t result = about(g, "capability", value, sizeof value);
     return result == SUCCESS && sscanf(value, "%d.%d", major, minor) != 2 ? 999 : result;
 }
+ret_t nvmlDeviceGetP2PStatus(gpu_t g, gpu_t other, unsigned index, unsigned *out) {
+    char fact[32];
+    (void)index;
+    snprintf(fact, sizeof fact, "p2p%d", (int)((intptr_t)other - 1));
+    return number(g, fact, out);
+}
 ret_t nvmlDeviceGetTopologyCommonAncestor(gpu_t g, gpu_t other, unsigned *out) {
     char fact[32];
     snprintf(fact, sizeof fact, "ancestor%d", (int)((intptr_t)other - 1));

@@ -35,6 +35,15 @@ def test_every_fact_travels(kind: wire.Kind) -> None:
     assert {fact.field for fact in kind.facts} == {field.name for field in fields(kind.device)}
 
 
+def test_what_only_the_annotation_carries() -> None:
+    numa = NumaNode(id=0, cpus=(0, 1), die_count=2, cluster_count=4)
+    gpus = (Gpu(index=0, p2p="?1"), Gpu(index=1, p2p="0?"))
+    topology = NodeTopology(numa=(numa,), gpus=gpus, nics=())
+    assert wire.decode_annotation(wire.encode_annotation(topology))[0] == topology
+    devices = [device for obj in slices_of(topology).values() for device in obj["spec"].get("devices", ())]
+    assert not {"dieCount", "clusterCount", "p2p"} & {name for device in devices for name in device["attributes"]}
+
+
 def test_the_slices_of_a_dgx() -> None:
     topology = machines.dgx_h100(lost=[6])
     slices = slices_of(topology)

@@ -24,6 +24,29 @@ def test_packages_threads_and_caches(tmp_path: Path) -> None:
     assert read(tmp_path, files) == Cpus((0, 1, 2, 3), {0: 36, 1: 8442, 2: 36, 3: 8442}, 2, ((0, 2), (1, 3)))
 
 
+def test_dies_and_clusters(tmp_path: Path) -> None:
+    files = {f"{CPU}/online": "0-7"}
+    for number in range(8):
+        topology = f"{CPU}/cpu{number}/topology"
+        files |= {f"{topology}/die_id": str(number // 4), f"{topology}/cluster_id": str(138 + number // 2)}
+        files[f"{topology}/die_cpus_list"] = "0-3" if number < 4 else "4-7"
+        files[f"{topology}/cluster_cpus_list"] = f"{number // 2 * 2}-{number // 2 * 2 + 1}"
+    found = read(tmp_path, files)
+    assert (found.dies, found.clusters) == (((0, 1, 2, 3), (4, 5, 6, 7)), ((0, 1), (2, 3), (4, 5), (6, 7)))
+    assert (found.die_count((0, 1)), found.cluster_count(range(6)), found.die_count(())) == (1, 3, None)
+
+
+@pytest.mark.parametrize("unknown", ["-1", "65535"])
+def test_groups_without_an_id_are_unknown(unknown: str, tmp_path: Path) -> None:
+    files = {f"{CPU}/online": "0-1"}
+    for number in range(2):
+        topology = f"{CPU}/cpu{number}/topology"
+        files |= {f"{topology}/{name}_id": unknown for name in ("die", "cluster")}
+        files |= {f"{topology}/{name}_cpus_list": str(number) for name in ("die", "cluster")}
+    found = read(tmp_path, files)
+    assert (found.dies, found.clusters, found.die_count((0, 1))) == ((), (), None)
+
+
 @pytest.mark.parametrize(
     ("files", "online"),
     [
