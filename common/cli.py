@@ -48,7 +48,7 @@ COMMANDS = (
     Command("scheduler", "kubenexus.scheduler.run", "gives a node to every pod that asks for this scheduler"),
     Command("simulate", "kubenexus.scheduler.simulate", "places manifests on manifests, offline, and says why not"),
     Command("topo", "kubenexus.agent.topo", "this machine's topology: NUMA, GPUs, NVLink, PCIe, NICs"),
-    Command("demo", "kubenexus.common.sandbox.demo", "a sandbox cluster with synthetic GPU nodes, in one process"),
+    Command("demo", "kubenexus.common.sandbox.demo", "a sandbox cluster: synthetic GPU nodes, agents, the scheduler"),
 )
 
 

@@ -96,7 +96,7 @@ def _documents(name: str, text: str) -> list[Any]:
 
 
 def _json_documents(text: str) -> Iterator[Any]:
-    """JSON documents one after the other, read a hundred times as fast as YAML."""
+    """JSON documents one after the other; YAML would read them too, but slowly."""
     decoder, at = json.JSONDecoder(), 0
     while at < len(text) and (at := len(text) - len(text[at:].lstrip())) < len(text):
         document, at = decoder.raw_decode(text, at)
