@@ -157,7 +157,7 @@ SCHEDULER_LOOKUPS = _counter(
 )
 SCHEDULER_PENDING = _gauge(
     "kubenexus_scheduler_pending_pods",
-    "Pods without a node, by where they wait: `ready`, `backoff`, `parked`, `gated`, or `binding`.",
+    "Pods without a node, by where they wait: `ready`, `backoff`, `parked`, `gated`, `forming` (gangs) or `binding`.",
     "place",
 )
 SCHEDULER_REJECTIONS = _counter(
@@ -167,4 +167,32 @@ SCHEDULER_REJECTIONS = _counter(
 )
 SCHEDULER_VICTIMS = _counter(
     "kubenexus_scheduler_preemption_victims_total", "Pods deleted to make room for pods of higher priority."
+)
+WEBHOOK_REVIEWS = _counter(
+    "kubenexus_webhook_reviews_total",
+    "Admission reviews answered, by path (`mutate`, `validate`) and end: `allowed`, `patched`, `denied` or `error` "
+    "(admitted because of an error of ours).",
+    "path",
+    "end",
+)
+WEBHOOK_DENIALS = _counter("kubenexus_webhook_denials_total", "Pods refused, by the rule that they break.", "rule")
+WEBHOOK_SECONDS = _histogram(
+    "kubenexus_webhook_review_duration_seconds",
+    "Time from having read a review to its answer, by path.",
+    "path",
+    buckets=SECONDS,
+)
+WEBHOOK_REFUSED = _counter(
+    "kubenexus_webhook_bad_requests_total",
+    "Requests that were no admission review, by status code: 400 no JSON, 413 too large, 415 another content type.",
+    "code",
+)
+WEBHOOK_RENEWALS = _counter(
+    "kubenexus_webhook_certificate_renewals_total",
+    "Certificates renewed by this replica: `leaf` (what is served), `authority`, or `both`.",
+    "what",
+)
+WEBHOOK_CERTIFICATE_SECONDS = _gauge(
+    "kubenexus_webhook_certificate_expiry_seconds",
+    "Seconds until the certificate that is served ends; negative once it has. A healthy one has ten days or more.",
 )

@@ -92,6 +92,7 @@ GANG_INFERRED_FROM = _pod_note(
 GANG_DISPLAY_NAME = _pod_note(
     f"pod-group.scheduling.{DOMAIN}/display-name", "text", "by the webhook: the inferred gang in words"
 )
+INJECTED = _pod_note(f"scheduling.{DOMAIN}/injected", "text", "by the webhook: what it set, and why")
 GANG_GROUP = _pod_note(f"scheduling.{DOMAIN}/gang-group", "name", "gang, as an annotation (read only)")
 NUMA_POLICY = _pod_note(
     f"numa.scheduling.{DOMAIN}/policy",
@@ -158,7 +159,9 @@ TENANT_TIER = _namespace_label(
 )
 TENANT_NAME = _namespace_label(f"tenant.{DOMAIN}/name", "name", "tenant in metrics and fairness; default: namespace")
 INJECT = _namespace_label(
-    f"scheduling.{DOMAIN}/inject", "`enabled`", "the webhook sets schedulerName, gang and NUMA defaults for pods here"
+    f"scheduling.{DOMAIN}/inject",
+    "`enabled`",
+    "the webhook sets schedulerName, gang and NUMA defaults for pods here; `disabled` on a pod: not for this one",
 )
 DEFAULT_NUMA_POLICY = _namespace_note(f"scheduling.{DOMAIN}/default-numa-policy", "NUMA policy", "namespace default")
 DEFAULT_WORKLOAD_TYPE = _namespace_note(
@@ -254,6 +257,9 @@ INFORMATIONAL_TAINT = _other(
     f"topology.{DOMAIN}/informational", "device taint", "on every device: slices describe, they are not for claims"
 )
 LEASE_NAME: Final = SCHEDULER_NAME
+ZONE: Final = "topology.kubernetes.io/zone"
+NVIDIA_CLIQUE: Final = "nvidia.com/gpu.clique"
+"""GPU Feature Discovery's name of what we publish as `GPU_CLIQUE`."""
 GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
 """Extended resources that count whole GPUs."""
 AGENT_NUMA_MANAGER: Final = "kubenexus-agent-numa"
@@ -309,6 +315,11 @@ class Tier(StrEnum):
     BRONZE = "bronze"
 
 
+class Inject(StrEnum):
+    ENABLED = "enabled"
+    DISABLED = "disabled"
+
+
 class HardwareTier(StrEnum):
     PREMIUM = "premium"
     STANDARD = "standard"
@@ -330,6 +341,10 @@ def parse_numa_policy(key: str, text: str) -> NumaPolicy:
     return parse_choice(NumaPolicy, key, "single-numa" if text == "single-numa-node" else text)
 
 
+def parse_tier(key: str, text: str) -> Tier:
+    return parse_choice(Tier, key, text.lower())
+
+
 def parse_bool(key: str, text: str) -> bool:
     if text in ("true", "false"):
         return text == "true"
@@ -345,7 +360,7 @@ def parse_int(key: str, text: str, low: int, high: int) -> int:
     """A plain decimal number between two bounds, both allowed."""
     number = _integer(text, low, high)
     if number is None:
-        raise _refusal(key, text, f"not a whole number from {low} to {high}.")
+        raise _refusal(key, text, f"not a whole number: write one from {low} to {high}.")
     return number
 
 

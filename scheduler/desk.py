@@ -7,14 +7,14 @@ gone or elsewhere, and is always right. Only when a bind surely failed is the po
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kubenexus.common import logs
 from kubenexus.common.config import SchedulerConfiguration
 from kubenexus.common.kube.mirror import Change, Deleted, Synced
-from kubenexus.common.objects import PodView
+from kubenexus.common.objects import Labels, PodView
 from kubenexus.scheduler.actions import (
     ERROR,
     POD,
@@ -33,14 +33,16 @@ from kubenexus.scheduler.actions import (
 )
 from kubenexus.scheduler.causes import causes, pod_causes
 from kubenexus.scheduler.cures import cure
-from kubenexus.scheduler.engine.cycle import Decision, Park, Place, Preempt
+from kubenexus.scheduler.engine.cycle import Cycle, Decision, Park, Place, Preempt
 from kubenexus.scheduler.engine.events import Event
+from kubenexus.scheduler.engine.gang import Call, Gangs, Placed, Refused
 from kubenexus.scheduler.engine.nominated import Nominations
-from kubenexus.scheduler.engine.queue import Queue
+from kubenexus.scheduler.engine.queue import Queue, Unit
+from kubenexus.scheduler.muster import Muster
 from kubenexus.scheduler.plugins.volume_binding import VolumeDecision
 from kubenexus.scheduler.profiles import build_cycles
 from kubenexus.scheduler.rejections import Bars
-from kubenexus.scheduler.world import World
+from kubenexus.scheduler.world import World, owner_of
 
 log = logs.get(__name__)
 
@@ -66,7 +68,9 @@ class Desk:
         self.state = self.world.state
         self.queue = Queue()
         self.nominations = Nominations()
+        self.muster = Muster(self.queue)
         self._cycles = build_cycles(config, self.state, self.nominations)
+        self._gangs = Gangs(self.state, self._cycle_of)
         self._bars = Bars(self.state.objects.rejections)
         self._awaited: set[str] = set()
         self._assumed: dict[str, Assumed] = {}
@@ -98,14 +102,14 @@ class Desk:
     def due(self) -> float | None:
         """When something is to be done even if nothing happens: a time gone by if that is now."""
         volumes = min(self._deadlines.values(), default=None)
-        times = [self.queue.due() if self.free else None, self._bars.next_end(), volumes]
+        times = [self.queue.due() if self.free else None, self._bars.next_end(), volumes, self.muster.due()]
         return min((time for time in times if time is not None), default=None)
 
     def counts(self) -> Counter[str]:
         """How many pods are pending, by where they wait."""
         found = Counter({where.value: count for where, count in self.queue.counts().items()})
         found["binding"] = found.pop("out", 0)
-        return found
+        return found + self.muster.counts()
 
     # Hearing
 
@@ -130,6 +134,8 @@ class Desk:
             self.world.set(kind, change.key, change.value)
         for cause in causes(kind, change):
             self.queue.wake(cause, now)
+        if (owner := owner_of(kind, change.key)) is not None:
+            self.muster.owner(owner, None if isinstance(change, Deleted) else change.value, now)
         if kind == "PersistentVolumeClaim":
             self._check_volumes(now)
 
@@ -148,6 +154,7 @@ class Desk:
         self._forget(pod.uid)
         self.state.remove(pod.uid)
         self.queue.remove(pod.uid)
+        self.muster.gone(pod.uid, now)
         self.nominations.forget(pod.uid)
         if freed:
             self.queue.wake(Event.POD_DELETED, now)
@@ -163,6 +170,7 @@ class Desk:
         self.queue.remove(pod.uid)
         self.nominations.forget(pod.uid)
         self.state.place(pod, pod.node)
+        self.muster.placed(pod, now)
         if moved:
             self.queue.wake(Event.POD_DELETED, now)
         for cause in pod_causes(known, pod):
@@ -179,11 +187,17 @@ class Desk:
             self._gone(pod, now)
             return
         assumed = self._assumed.get(pod.uid)
-        if assumed is not None:
-            self.state.place(pod, assumed.bind.node)
-        else:
+        if assumed is None:
             self.nominations.see(pod)
-        self.queue.add(pod, now)
+            self.muster.waits(pod, now)
+            return
+        notes = assumed.bind.annotations
+        self.state.place(
+            pod._replace(annotations=Labels({**pod.annotations, **notes})) if notes else pod, assumed.bind.node
+        )
+        self.muster.placed(pod, now)
+        if self.queue.where(pod.uid) is not None:
+            self.queue.add(pod, now)
 
     # What became of it
 
@@ -203,15 +217,25 @@ class Desk:
             self._deadlines[bind.pod.uid] = now + VOLUME_SECONDS
             self._check_volumes(now)
         elif isinstance(outcome, Unbound):
-            self._give_up(bind.pod, outcome.why, now)
+            self._give_up(bind, outcome.why, now)
 
-    def _give_up(self, pod: PodView, why: str, now: float) -> None:
+    def _give_up(self, bind: Bind, why: str, now: float) -> None:
         """The pod did not get there: its place is free again, and it is tried once more after a while."""
+        pod = _unnoted(bind)
         self._forget(pod.uid)
         self.state.remove(pod.uid)
-        self.queue.retry(pod.uid, now)
+        text = f"The pod was to be bound, which failed: {why}."
+        group = self.muster.roster.group_of(pod.uid)
+        if group is not None and self.queue.where(pod.uid) is None:
+            self.muster.again(pod, now)
+            standing = group.standing
+            text += (
+                f" {standing.done} of {standing.needed} members of gang {group.name} have a node; it is placed again."
+            )
+        else:
+            self.queue.retry(pod.uid, now)
         self.queue.wake(Event.POD_DELETED, now)
-        self._actions.append(Report(pod, ERROR, f"The pod was to be bound, which failed: {why}."))
+        self._actions.append(Report(pod, ERROR, text))
 
     def _forget(self, uid: str) -> None:
         assumed = self._assumed.pop(uid, None)
@@ -229,9 +253,9 @@ class Desk:
                 del self._deadlines[uid]
                 self._send(bind)
             elif any(claim is None or (not claim.bound and not self._coming(claim, node)) for claim in claims):
-                self._give_up(pod, "a volume that was being made for it will not be", now)
+                self._give_up(bind, "a volume that was being made for it will not be", now)
             elif now >= deadline:
-                self._give_up(pod, f"its volumes were not ready after {VOLUME_SECONDS:.0f} seconds", now)
+                self._give_up(bind, f"its volumes were not ready after {VOLUME_SECONDS:.0f} seconds", now)
 
     def _coming(self, claim: Any, node: str) -> bool:
         """Whether a volume of the claim is being bound, or made for the node."""
@@ -246,32 +270,55 @@ class Desk:
             self.queue.wake(Event.REJECTION_LIFTED, now)
         if any(now >= deadline for deadline in self._deadlines.values()):
             self._check_volumes(now)
+        self._actions += self.muster.tick(now)
 
-    def decide(self, now: float) -> Decision | None:
-        """Decide about the next pod; None if there is none to decide about now."""
-        pod = self.queue.pop(now) if self.free else None
-        if pod is None:
+    def decide(self, now: float) -> Decision | Placed | Refused | None:
+        """Decide about the next pod or gang; None if there is none to decide about now."""
+        unit = self.queue.pop(now) if self.free else None
+        if unit is None:
             return None
-        cycle = self._cycles[pod.spec.scheduler_name]
         try:
-            decision = cycle.decide(pod)
+            call = self.muster.call(unit, self.state)
+            return self._decide_pod(unit.pods[0], now) if call is None else self._decide_gang(unit, call, now)
         except Exception as error:
-            log.exception("deciding about a pod failed", pod=pod.key)
-            decision = Park(pod, f"The scheduler failed to decide about the pod: {type(error).__name__}: {error}.")
-            self.state.remove(pod.uid)
-            self.queue.retry(pod.uid, now)
-            self._actions.append(Report(pod, ERROR, decision.message))
-            return decision
+            log.exception("deciding about a pod failed", pod=unit.pods[0].key)
+            message = f"The scheduler failed to decide about the pod: {type(error).__name__}: {error}."
+            self.queue.retry(unit.name, now)
+            for pod in unit.pods:
+                if pod.uid not in self._assumed:
+                    self.state.remove(pod.uid)
+                self._actions.append(Report(pod, ERROR, message))
+            return Park(unit.pods[0], message)
+
+    def _cycle_of(self, pod: PodView) -> Cycle:
+        return self._cycles[pod.spec.scheduler_name]
+
+    def _decide_pod(self, pod: PodView, now: float) -> Decision:
+        decision = self._cycle_of(pod).decide(pod)
         if isinstance(decision, Place):
             self._assume(decision, now)
         else:
             self._park(decision, now)
         return decision
 
+    def _decide_gang(self, unit: Unit, call: Call, now: float) -> Placed | Refused:
+        decision = self._gangs.decide(call)
+        if isinstance(decision, Refused):
+            self.queue.park(unit.name, decision.park.refused_by, now)
+            message = f"{decision.park.message} {self._cure(decision.park)}".rstrip()
+            self._actions += (Report(pod, UNSCHEDULABLE, message) for pod in unit.pods)
+            return decision
+        for place in decision.places:
+            self.queue.remove(place.pod.uid)
+        for place in decision.places:
+            self._assume(place, now)
+        return decision
+
     def _assume(self, place: Place, now: float) -> None:
-        pod, bind = place.pod, Bind(place.pod, place.node)
+        pod, bind = place.pod, Bind(place.pod, place.node, place.annotations)
         volumes = next((one for one in place.taken if isinstance(one, VolumeDecision)), None)
         self._assumed[pod.uid] = Assumed(bind, volumes)
+        self.muster.placed(pod, now)
         claims = self._unreserved(pod)
         self._send(Prepare(bind, volumes, claims) if volumes is not None or claims else bind)
         self.queue.wake(Event.POD_ADDED, now)
@@ -304,3 +351,15 @@ class Desk:
             text = "" if isinstance(park, Preempt) else cure(park, self.state)
             self._cured = park.verdicts, park.pod.spec, text
         return text
+
+
+def _noted(pod: PodView, annotations: Mapping[str, str]) -> PodView:
+    """The pod as it will be once these are written on it."""
+    return pod._replace(annotations=Labels({**pod.annotations, **annotations})) if annotations else pod
+
+
+def _unnoted(bind: Bind) -> PodView:
+    """The pod as it is when what was to be written with its binding was not."""
+    pod = bind.pod
+    left = {key: value for key, value in pod.annotations.items() if key not in bind.annotations}
+    return pod._replace(annotations=Labels(left)) if bind.annotations else pod

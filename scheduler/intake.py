@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from kubenexus.common.gangs import OWNER_KINDS
 from kubenexus.common.kube import resources as r
 from kubenexus.common.kube.client import Client
+from kubenexus.common.kube.discovery import discover
 from kubenexus.common.kube.errors import NotFound
 from kubenexus.common.kube.mirror import by_name, by_uid
 from kubenexus.common.kube.reflector import Reflector
 from kubenexus.common.kube.resources import Resource
 from kubenexus.scheduler.actions import POD, REJECTED, Heard
 from kubenexus.scheduler.rejections import read_rejection
-from kubenexus.scheduler.world import read
+from kubenexus.scheduler.world import kind_of, read
 
 Obj = dict[str, Any]
 
@@ -38,6 +41,8 @@ WATCHED: Final = (
     r.DEVICE_CLASSES,
 )
 """PriorityClasses are not among them: the API server writes the priority into each pod."""
+PATIENCE: Final = 5.0
+"""seconds for one question of `served`, which nobody can interrupt"""
 
 
 def served(client: Client, wanted: Sequence[Resource] = WATCHED) -> list[Resource]:
@@ -45,19 +50,34 @@ def served(client: Client, wanted: Sequence[Resource] = WATCHED) -> list[Resourc
     known: dict[str, frozenset[str]] = {}
     for path in dict.fromkeys(res.base_path for res in wanted):
         try:
-            found = client.request("GET", path)
+            found = client.request("GET", path, timeout=PATIENCE)
         except NotFound:
             found = {}
         known[path] = frozenset(one.get("name", "") for one in found.get("resources") or ())
     return [res for res in wanted if res.plural in known[res.base_path]]
 
 
-class Intake:
-    """The reflectors, from `start` to `stop`. `tell` is called from their threads."""
+def gang_owners(client: Client) -> list[Resource]:
+    """What may say that pods are a gang, of what the API server has: Jobs, and kinds that clusters may have added."""
+    return discover(client, OWNER_KINDS - {(res.group, res.kind) for res in WATCHED})
 
-    def __init__(self, client: Client, resources: Sequence[Resource], tell: Callable[[Heard], None]) -> None:
+
+class Intake:
+    """The reflectors, from `start` to `stop`. `tell` is called from their threads.
+
+    Nobody waits for `owners`: a pod whose owner is not known yet does, and we may lack the right to see some.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        resources: Sequence[Resource],
+        tell: Callable[[Heard], None],
+        owners: Sequence[Resource] = (),
+    ) -> None:
         self._client, self._tell = client, tell
         self._reflectors = [self._reflector(res) for res in resources]
+        self._owners = [self._reflector(res) for res in owners]
         self._reflectors.append(
             Reflector(
                 client,
@@ -67,16 +87,20 @@ class Intake:
                 field_selector="status.phase=Failed",
             )
         )
-        self.kinds = frozenset((*(res.kind for res in resources), REJECTED))
+        self.kinds = frozenset((*(kind_of(res.group, res.kind) for res in resources), REJECTED))
         """each of them tells when it is synchronised"""
 
     def start(self) -> None:
-        for reflector in self._reflectors:
+        for reflector in (*self._reflectors, *self._owners):
             reflector.start()
 
-    def stop(self) -> None:
-        for reflector in self._reflectors:
-            reflector.stop()
+    def stop(self, timeout: float = 5.0) -> None:
+        deadline = time.monotonic() + timeout
+        reflectors = (*self._reflectors, *self._owners)
+        for reflector in reflectors:  # all at once: a server that does not answer is waited for only once
+            reflector.stop(0)
+        for reflector in reflectors:
+            reflector.stop(max(deadline - time.monotonic(), 0))
 
     def ready(self) -> str | None:
         """For /readyz: what is still waited for."""
@@ -87,7 +111,7 @@ class Intake:
         return next((problem for one in self._reflectors if (problem := one.alive())), None)
 
     def _reflector(self, res: Resource) -> Reflector[Any]:
-        kind, tell = res.kind, self._tell
+        kind, tell = kind_of(res.group, res.kind), self._tell
         return Reflector(
             self._client,
             res,

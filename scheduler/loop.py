@@ -17,6 +17,7 @@ from kubenexus.common.kube.mirror import Added
 from kubenexus.scheduler.actions import REJECTED, Action, Heard, Outcome
 from kubenexus.scheduler.desk import Desk
 from kubenexus.scheduler.engine.cycle import Decision, Place, Preempt
+from kubenexus.scheduler.engine.gang import Placed, Refused
 
 log = logs.get(__name__)
 
@@ -25,7 +26,7 @@ MOST_AT_ONCE = 4096
 LONGEST_WAIT = 5.0
 HUNG = 60.0
 COUNT_EVERY = 1.0
-PLACES = ("ready", "backoff", "parked", "gated", "binding")
+PLACES = ("ready", "backoff", "parked", "gated", "forming", "binding")
 
 
 class Signal(Enum):
@@ -127,7 +128,9 @@ class Loop:
             log.info("synchronised", pods=len(self._desk.queue), nodes=int(self._desk.state.alive.sum()))
 
 
-def _name(decision: Decision) -> str:
+def _name(decision: Decision | Placed | Refused) -> str:
+    if isinstance(decision, Placed | Refused):
+        return "place-gang" if isinstance(decision, Placed) else "park-gang"
     if isinstance(decision, Place):
         return "place"
     return "preempt" if isinstance(decision, Preempt) else "park"

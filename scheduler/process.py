@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import threading
+import contextlib
+import queue
 from typing import Protocol
 
 from kubenexus.common import logs
@@ -15,7 +16,7 @@ from kubenexus.common.kube.leader import Leader
 from kubenexus.scheduler.binder import THREADS
 from kubenexus.scheduler.desk import Desk
 from kubenexus.scheduler.hands import Hands
-from kubenexus.scheduler.intake import Intake, served
+from kubenexus.scheduler.intake import Intake, gang_owners, served
 from kubenexus.scheduler.loop import Loop, Signal
 from kubenexus.scheduler.report import Reporter
 
@@ -49,7 +50,9 @@ class Scheduler:
         self.deposed = False
         self.desk = Desk(config)
         self._client = client
-        self._stopping = threading.Event()
+        self._stopping = False
+        # Not an Event: a signal handler must not wait for a lock that the code it interrupts may hold.
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._leader = self._candidate(config.leader_election, identity) if elect else None
         self._loop = Loop(self.desk, may_decide=self._leads)
         names = [profile.scheduler_name for profile in config.profiles]
@@ -77,7 +80,8 @@ class Scheduler:
 
     def stop(self) -> None:
         """For any thread and for signal handlers: finish the binds under way, then return from `run`."""
-        self._stopping.set()
+        self._stopping = True
+        self._bell.put(None)
         self._loop.stop()
 
     def ready(self) -> str | None:
@@ -105,19 +109,21 @@ class Scheduler:
 
     def _end_of_term(self) -> None:
         """Somebody else may lead now. What is in memory may be out of step with what they do: end."""
-        self.deposed = not self._stopping.is_set()
+        self.deposed = not self._stopping
         self._loop.stop()
 
     def _watch(self) -> Intake | None:
         """The reflectors for what the server serves; None if we are stopped before it says so."""
-        while not self._stopping.is_set():
+        while not self._stopping:
             try:
-                resources = served(self._client)
+                resources, owners = served(self._client), gang_owners(self._client)
             except ApiError as error:
                 log.warning("the API server does not say what it serves, trying again", error=error)
-                self._stopping.wait(RETRY)
+                with contextlib.suppress(queue.Empty):
+                    self._bell.get(timeout=RETRY)
             else:
-                self._intake = Intake(self._client, resources, self._loop.tell)
+                self._intake = Intake(self._client, resources, self._loop.tell, owners)
                 self.desk.expect(self._intake.kinds)
+                self.desk.muster.watch((res.group, res.kind) for res in (*resources, *owners))
                 return self._intake
         return None

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kubenexus.common.gangs import OWNER_RESOURCES
 from kubenexus.scheduler.intake import WATCHED
 
 Rule = dict[str, Any]
 
 
 def _watches() -> list[Rule]:
-    groups = dict.fromkeys(res.group for res in WATCHED)
-    plurals = {group: [res.plural for res in WATCHED if res.group == group] for group in groups}
+    """Everything that is looked at, what may own a gang included: a cluster need not have it."""
+    pairs = dict.fromkeys([*((res.group, res.plural) for res in WATCHED), *OWNER_RESOURCES])
+    groups = dict.fromkeys(group for group, _ in pairs)
+    plurals = {group: [plural for one, plural in pairs if one == group] for group in groups}
     return [{"apiGroups": [group], "resources": plurals[group], "verbs": ["get", "list", "watch"]} for group in groups]
 
 

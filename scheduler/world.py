@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from kubenexus.common.gangs import OWNER_KINDS, OwnerKey, trimmed
 from kubenexus.common.objects import (
+    is_read,
     project_csi_driver,
     project_csi_node,
     project_csi_storage_capacity,
@@ -42,6 +44,15 @@ def _part(*path: str) -> Callable[[Obj], Obj]:
     return read
 
 
+def _controller(raw: Obj) -> Obj:
+    """A controller of pods: its selector, and what may make its pods a gang."""
+    meta, spec = raw.get("metadata") or {}, raw.get("spec") or {}
+    notes = {key: text for key, text in (meta.get("annotations") or {}).items() if is_read(key)}
+    kept = {key: meta[key] for key in ("uid", "ownerReferences") if key in meta}
+    fields = {key: spec[key] for key in ("selector", "replicas", "podManagementPolicy") if key in spec}
+    return {"metadata": {**kept, "annotations": notes}, "spec": fields}
+
+
 _SELECTOR: Final = _part("spec", "selector")
 # Kind → the state's table, and how an object is read.
 _TABLES: Final[dict[str, tuple[str, Callable[[Obj], Any]]]] = {
@@ -56,10 +67,12 @@ _TABLES: Final[dict[str, tuple[str, Callable[[Obj], Any]]]] = {
     "DeviceClass": ("device_classes", _part("spec", "extendedResourceName")),
     "ResourceClaim": ("claims", project_resource_claim),
     "PodDisruptionBudget": ("pdbs", project_pod_disruption_budget),
-    "ReplicaSet": ("owners", _SELECTOR),
-    "StatefulSet": ("owners", _SELECTOR),
+    "ReplicaSet": ("owners", _controller),
+    "StatefulSet": ("owners", _controller),
     "ReplicationController": ("owners", _SELECTOR),
 }
+# Kinds that only say who is in a gang; several groups have a kind of the same name.
+_GANG_OWNERS: Final = {f"{kind}.{group}": (group, kind) for group, kind in OWNER_KINDS if group != "apps"}
 _READERS: Final[dict[str, Callable[[Obj], Any]]] = {
     "Pod": project_pod,
     "Node": project_node,
@@ -73,7 +86,19 @@ _CLUSTER_WIDE: Final = frozenset(
 
 def read(kind: str, obj: Obj) -> Any:
     """What is kept of an object. `ProjectionError` when it has no name."""
-    return _READERS[kind](obj)
+    return trimmed(obj) if kind in _GANG_OWNERS else _READERS[kind](obj)
+
+
+def kind_of(group: str, kind: str) -> str:
+    """What a kind is called here."""
+    name = f"{kind}.{group}"
+    return name if name in _GANG_OWNERS else kind
+
+
+def owner_of(kind: str, key: str) -> OwnerKey | None:
+    """Which owner of pods an object is, if it may say something about gangs."""
+    group, name = _GANG_OWNERS.get(kind) or (("apps", kind) if kind in ("ReplicaSet", "StatefulSet") else ("", ""))
+    return OwnerKey(group, name, *key.split("/", 1)) if name else None
 
 
 class World:
@@ -99,7 +124,7 @@ class World:
             self.state.set_node(value)
         elif kind == "Namespace":
             self.state.set_namespace(key, value.meta.labels)
-        else:
+        elif kind not in _GANG_OWNERS:
             table, key = self._place(kind, key)
             table.set(key, value)
 
@@ -109,7 +134,7 @@ class World:
             self.state.remove_node(key)
         elif kind == "Namespace":
             self.state.set_namespace(key, None)
-        else:
+        elif kind not in _GANG_OWNERS:
             table, key = self._place(kind, key)
             table.remove(key)
 

@@ -5,6 +5,7 @@
 The rules and their reasons are in docs/decisions/0002-gang-identity.md.
 """
 
+from kubenexus.common.gangs.dialects import declarations
 from kubenexus.common.gangs.model import (
     Gang,
     GangKey,
@@ -21,16 +22,20 @@ from kubenexus.common.gangs.model import (
     combine,
     controller_of,
 )
+from kubenexus.common.gangs.owners import OWNER_RESOURCES, OwnerKey, OwnerStore, plural, trimmed
 from kubenexus.common.gangs.resolve import ANNOTATIONS, OWNER_KINDS, Marks, marks, resolve
 
 __all__ = [
     "ANNOTATIONS",
     "OWNER_KINDS",
+    "OWNER_RESOURCES",
     "Gang",
     "GangKey",
     "Invalid",
     "Marks",
+    "OwnerKey",
     "OwnerRef",
+    "OwnerStore",
     "Owners",
     "Phase",
     "PodFacts",
@@ -41,6 +46,9 @@ __all__ = [
     "Waiting",
     "combine",
     "controller_of",
+    "declarations",
     "marks",
+    "plural",
     "resolve",
+    "trimmed",
 ]

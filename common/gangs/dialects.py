@@ -153,3 +153,16 @@ def declared(pod: PodFacts, owners: Owners) -> Resolution | None:
     """What the pod itself declares, in the first dialect it speaks; None when it speaks none."""
     answers = (dialect(pod, owners) for dialect in DIALECTS)
     return next((answer for answer in answers if answer is not None), None)
+
+
+def declarations(pod: PodFacts, owners: Owners) -> list[Gang]:
+    """Every gang that the pod declares, by the dialects it speaks, in the order in which they count."""
+    found = []
+    for dialect in DIALECTS:
+        try:
+            answer = dialect(pod, owners)
+        except (DeclarationError, v.VocabularyError):
+            continue
+        if isinstance(answer, Gang):
+            found.append(answer)
+    return found

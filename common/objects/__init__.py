@@ -34,7 +34,7 @@ from kubenexus.common.objects.devices import (
     project_resource_slice,
 )
 from kubenexus.common.objects.interning import Labels
-from kubenexus.common.objects.meta import Meta, Owner, View
+from kubenexus.common.objects.meta import Meta, Owner, View, is_read
 from kubenexus.common.objects.placement import (
     Affinity,
     HostPort,
@@ -155,6 +155,7 @@ __all__ = [
     "VolumeClaim",
     "WeightedNodeTerm",
     "WeightedPodTerm",
+    "is_read",
     "normalized_image",
     "pod_requests",
     "pod_resources",

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
-from kubenexus.common.objects import PodView
+from kubenexus.common.objects import Labels, PodView
 from kubenexus.scheduler.engine.evaluate import Board, Verdict, best, explain, summarize
 from kubenexus.scheduler.engine.labels import Mask
 from kubenexus.scheduler.engine.nominated import Nominations, judge, without_rivals
@@ -21,11 +21,19 @@ MAX_BOARDS = 512
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The pod goes to this node, and is booked there; what else it takes counts as taken."""
+    """The pod goes to this node, and is booked there; what else it takes counts as taken.
+
+    The pod's view carries the annotations that say what it takes, as it will once it is bound.
+    """
 
     pod: PodView
     node: str
     taken: tuple[Taken, ...] = ()
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """What is written onto the pod when it is bound."""
+        return _annotations(self.taken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,10 @@ class Preempt(Park):
 
     victims: tuple[PodView, ...] = ()
     displaced: tuple[PodView, ...] = ()
+
+
+def _annotations(taken: tuple[Taken, ...]) -> dict[str, str]:
+    return {key: value for one in taken for key, value in one.annotations.items()}
 
 
 Decision = Place | Park | Preempt
@@ -103,18 +115,38 @@ class Cycle:
         known = self._know(pod)
         if known.refused and known.refused[0] == self._mark() and not self.nominations.of(pod.uid):
             return Park(pod, *known.refused[1:])
-        # 3. Where can it go? Room that is promised to others of its priority or above counts as taken.
-        feasible = self._feasible(pod, known.board)
-        # 4. Where is it best? A node that it is promised itself comes first.
+        # 3. Where can it go, where is it best? Book it there, or explain, and make room if that is possible.
+        return self._place(pod, known.board) or self._refuse(pod, known)
+
+    def place(self, pod: PodView, within: Mask | None = None) -> Place | None:
+        """Book the pod on its best node, of those `within`; None if no node takes it. Drives nobody out."""
+        return None if pod.problems or pod.gates else self._place(pod, self._know(pod).board, within)
+
+    def forget(self, place: Place) -> None:
+        """What a pod took besides room is free again. Its room is the state's matter."""
+        for one in reversed(place.taken):
+            one.forget(self.state.objects)
+
+    def _place(self, pod: PodView, board: Board, within: Mask | None = None) -> Place | None:
+        # 4. Where can it go? Room that is promised to others of its priority or above counts as taken.
+        feasible = self._feasible(pod, board)
+        if within is not None:
+            feasible = feasible & within
+        # 5. Where is it best? A node that it is promised itself comes first.
         node = self._promised(pod, feasible)
         if node is None and feasible.any():
-            node = best(known.board.scores(feasible), feasible, self.state, crc32(pod.uid.encode()))
-        # 5. Book it there, or explain, and make room if that is possible.
-        if node is None:
-            return self._refuse(pod, known)
-        self.state.place(pod, self.state.name(node))
+            node = best(board.scores(feasible), feasible, self.state, crc32(pod.uid.encode()))
+        return None if node is None else self._book(pod, board.shape, node)
+
+    def _book(self, pod: PodView, shape: Shape, node: int) -> Place:
+        # 6. What it gets is decided on the state as it was, and then counts.
+        taken = self._take(shape, node)
+        if taken and (notes := _annotations(taken)):
+            pod = pod._replace(annotations=Labels({**pod.annotations, **notes}))
+        name = self.state.name(node)
+        self.state.place(pod, name)
         self.nominations.withdraw(pod.uid)
-        return Place(pod, self.state.name(node), self._take(known.board.shape, node))
+        return Place(pod, name, taken)
 
     def _take(self, shape: Shape, node: int) -> tuple[Taken, ...]:
         """What the pod gets besides room, settled so that no other pod gets it too."""

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kubenexus.scheduler.engine.labels import Mask
-from kubenexus.scheduler.engine.plugin import ALL, At, ClusterPlugin, Code, NodePlugin, Scores
+from kubenexus.scheduler.engine.plugin import ALL, At, ClusterPlugin, Code, NodePlugin, Numbers, Scores
 from kubenexus.scheduler.engine.shape import Asked, Shape
 from kubenexus.scheduler.engine.state import State
 
-# With more changed nodes than this share, asking about all is cheaper than about each.
+# With more changed nodes than this share, asking about all is cheaper than about each; few are asked one by one.
 _MANY = 4
+_FEW = 4
 
 
 def passes(asked: Asked, state: State, at: At) -> Mask:
@@ -68,26 +69,99 @@ class _Wide(NamedTuple):
     asked: Asked
 
 
-class Board:
-    """One shape's answers, kept up to date."""
+class _Answers:
+    """What some node plugins of a shape say about each node."""
 
-    def __init__(self, shape: Shape, state: State) -> None:
-        self.shape = shape
-        self._state = state
-        self._local = [_Local(one.plugin, one) for one in shape.asked if isinstance(one.plugin, NodePlugin)]
-        self._wide = [_Wide(one.plugin, one) for one in shape.asked if isinstance(one.plugin, ClusterPlugin)]
-        self._position = -1
-        self._mask: Mask = np.zeros(0, dtype=np.bool_)
-        self._sum: Scores = np.zeros(0, dtype=np.int64)
+    def __init__(self, local: list[_Local]) -> None:
+        self._local = local
+        self.mask: Mask = np.zeros(0, dtype=np.bool_)
+        """the nodes that none of them refuses"""
+        self.sum: Scores = np.zeros(0, dtype=np.int64)
         """what the plain and the level scorers add up to on each node"""
+        self.uneven: list[tuple[_Scorer, Scores]] = []
+        """those that are normalised at each decision, with what is normalised"""
         self._plain: list[_Scorer] = []
         """those that need no normalising"""
-        self._uneven: list[tuple[_Scorer, Scores]] = []
-        """those that are normalised at each decision, with what is normalised"""
         self._level: list[_Scorer] = []
         """those whose raw score is 0 on every node, so that normalising gives all nodes the same"""
         self._height = 0
         """what the level scorers add to every node"""
+
+    def renew(self, state: State) -> None:
+        """Ask about all nodes."""
+        self.mask = np.ones(state.size, dtype=np.bool_)
+        for _, asked in self._local:
+            _exclude(self.mask, asked, state, ALL)
+        self._plain, self.uneven, self._level, self._height = [], [], [], 0
+        self.sum = np.zeros(state.size, dtype=np.int64)
+        for plugin, asked in self._local:
+            raw = plugin.score(asked.term, state, ALL) if asked.weight else None
+            if raw is not None:
+                self._sort(_Scorer(plugin, asked.term, asked.weight), raw)
+        self.sum += self._height
+
+    def _sort(self, scorer: _Scorer, raw: Scores) -> None:
+        """Put a scorer where it belongs, by what it says of all nodes."""
+        if type(scorer.plugin).normalize is NodePlugin.normalize:
+            self._plain.append(scorer)
+            self.sum += scorer.weight * raw
+        elif raw.any():
+            self.uneven.append((scorer, raw))
+        else:
+            self._level.append(scorer)
+            self._height += scorer.weight * int(scorer.plugin.normalize(raw[:1], np.ones(1, dtype=np.bool_))[0])
+
+    def ask_one(self, state: State, node: int) -> bool:
+        """Ask again about one node; False if the answer changes what counts on all others: then all are to be asked."""
+        for scorer in self._level:
+            if scorer.plugin.score_of(scorer.term, state, node):
+                return False
+        admitted = True
+        for plugin, asked in self._local:
+            if not plugin.admits(asked.term, state, node):
+                admitted = False
+                break
+        total = self._height
+        for plugin, term, weight in self._plain:
+            total += weight * plugin.score_of(term, state, node)
+        for scorer, raw in self.uneven:
+            raw[node] = scorer.plugin.score_of(scorer.term, state, node)
+        self.mask[node], self.sum[node] = admitted, total
+        return True
+
+    def ask(self, state: State, at: Numbers) -> bool:
+        """The same about several nodes."""
+        if any(scorer.raw(state, at).any() for scorer in self._level):
+            return False
+        mask, total = np.ones(len(at), dtype=np.bool_), np.full(len(at), self._height)
+        for _, asked in self._local:
+            _exclude(mask, asked, state, at)
+        for scorer in self._plain:
+            total += scorer.weight * scorer.raw(state, at)
+        for scorer, raw in self.uneven:
+            raw[at] = scorer.raw(state, at)
+        self.mask[at], self.sum[at] = mask, total
+        return True
+
+
+class Board:
+    """One shape's answers, kept up to date.
+
+    Those of plugins that do not mind pods are kept apart: most often it is only pods that have changed on a node.
+    """
+
+    def __init__(self, shape: Shape, state: State) -> None:
+        self.shape = shape
+        self._state = state
+        local = [_Local(one.plugin, one) for one in shape.asked if isinstance(one.plugin, NodePlugin)]
+        self._of_nodes = _Answers([one for one in local if not one.plugin.minds_pods])
+        self._of_pods = _Answers([one for one in local if one.plugin.minds_pods])
+        self._wide = [_Wide(one.plugin, one) for one in shape.asked if isinstance(one.plugin, ClusterPlugin)]
+        self._position = -1
+        self._nodes_version = -1
+        self._mask: Mask = np.zeros(0, dtype=np.bool_)
+        """the live nodes that no node plugin refuses"""
+        self._sum: Scores = np.zeros(0, dtype=np.int64)
 
     def feasible(self) -> Mask:
         """The nodes where such a pod can go now. Yours to change."""
@@ -97,11 +171,25 @@ class Board:
             _exclude(answer, asked, self._state, ALL)
         return answer
 
+    def admitted(self) -> Mask:
+        """The nodes that would take such a pod as far as they themselves go, wherever other pods are. Only to be read.
+
+        It loses nodes when pods are placed and never gains any.
+        """
+        self._refresh()
+        return self._mask
+
+    @property
+    def social(self) -> bool:
+        """Whether it matters to such a pod where others are: it may fit once they are placed."""
+        return bool(self._wide)
+
     def scores(self, feasible: Mask) -> Scores:
         """The weighted sum of all scores as of the last `feasible`; meaningful where feasible. Yours to change."""
         total = self._sum.copy()
-        for scorer, raw in self._uneven:
-            total += scorer.weight * scorer.plugin.normalize(raw, feasible)
+        for answers in (self._of_nodes, self._of_pods):
+            for scorer, raw in answers.uneven:
+                total += scorer.weight * scorer.plugin.normalize(raw, feasible)
         for plugin, asked in self._wide:
             scores = plugin.score(asked.term, self._state, feasible) if asked.weight else None
             if scores is not None:
@@ -109,69 +197,38 @@ class Board:
         return total
 
     def _refresh(self) -> None:
-        changes = self._state.changes
-        changed = changes.since(self._position) if len(self._mask) == self._state.size else None
-        self._position = changes.position
-        if changed is None or len(changed) * _MANY > self._state.size:
-            self._ask_all()
-        elif len(changed) == 1:
-            self._ask_one(*changed)
-        elif changed:
-            self._ask(np.fromiter(changed, dtype=np.intp, count=len(changed)))
-
-    def _ask_all(self) -> None:
-        self._mask = self._state.alive.copy()
-        for _, asked in self._local:
-            _exclude(self._mask, asked, self._state, ALL)
-        self._plain, self._uneven, self._level, self._height = [], [], [], 0
-        self._sum = np.zeros(self._state.size, dtype=np.int64)
-        for plugin, asked in self._local:
-            raw = plugin.score(asked.term, self._state, ALL) if asked.weight else None
-            if raw is not None:
-                self._sort(_Scorer(plugin, asked.term, asked.weight), raw)
-        self._sum += self._height
-
-    def _sort(self, scorer: _Scorer, raw: Scores) -> None:
-        """Put a scorer where it belongs, by what it says of all nodes."""
-        if type(scorer.plugin).normalize is NodePlugin.normalize:
-            self._plain.append(scorer)
-            self._sum += scorer.weight * raw
-        elif raw.any():
-            self._uneven.append((scorer, raw))
-        else:
-            self._level.append(scorer)
-            self._height += scorer.weight * int(scorer.plugin.normalize(raw[:1], np.ones(1, dtype=np.bool_))[0])
-
-    def _ask_one(self, node: int) -> None:
-        """Ask again about one node."""
         state = self._state
-        if any(scorer.plugin.score_of(scorer.term, state, node) for scorer in self._level):
-            self._ask_all()
-            return
-        self._mask[node] = state.alive[node] and all(
-            plugin.admits(asked.term, state, node) for plugin, asked in self._local
-        )
-        total = self._height
-        for plugin, term, weight in self._plain:
-            total += weight * plugin.score_of(term, state, node)
-        for scorer, raw in self._uneven:
-            raw[node] = scorer.plugin.score_of(scorer.term, state, node)
-        self._sum[node] = total
+        changed = state.changes.since(self._position) if len(self._mask) == state.size else None
+        only_pods = self._nodes_version == state.nodes_version
+        self._position, self._nodes_version = state.changes.position, state.nodes_version
+        if changed is None or len(changed) * _MANY > state.size or not self._ask(changed, only_pods):
+            self._renew()
 
-    def _ask(self, at: At) -> None:
-        """Ask again about some nodes."""
-        state = self._state
-        if any(scorer.raw(state, at).any() for scorer in self._level):
-            self._ask_all()
-            return
-        mask, total = state.alive[at].copy(), np.full(len(state.alive[at]), self._height)
-        for _, asked in self._local:
-            _exclude(mask, asked, state, at)
-        for scorer in self._plain:
-            total += scorer.weight * scorer.raw(state, at)
-        for scorer, raw in self._uneven:
-            raw[at] = scorer.raw(state, at)
-        self._mask[at], self._sum[at] = mask, total
+    def _renew(self) -> None:
+        self._of_nodes.renew(self._state)
+        self._of_pods.renew(self._state)
+        self._mask = self._state.alive & self._of_nodes.mask & self._of_pods.mask
+        self._sum = self._of_nodes.sum + self._of_pods.sum
+
+    def _ask(self, changed: set[int], only_pods: bool) -> bool:
+        """Ask again about some nodes; False if that does not do."""
+        if only_pods and len(changed) <= _FEW:
+            return all(self._ask_one(node) for node in changed)
+        at = np.fromiter(changed, dtype=np.intp, count=len(changed))
+        if not (self._of_nodes.ask(self._state, at) and self._of_pods.ask(self._state, at)):
+            return False
+        self._mask[at] = self._state.alive[at] & self._of_nodes.mask[at] & self._of_pods.mask[at]
+        self._sum[at] = self._of_nodes.sum[at] + self._of_pods.sum[at]
+        return True
+
+    def _ask_one(self, node: int) -> bool:
+        """Pods have come to a node, or left it."""
+        nodes, pods = self._of_nodes, self._of_pods
+        if not pods.ask_one(self._state, node):
+            return False
+        self._mask[node] = self._state.alive[node] and nodes.mask[node] and pods.mask[node]
+        self._sum[node] = nodes.sum[node] + pods.sum[node]
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,13 +270,13 @@ def best(scores: Scores, feasible: Mask, state: State, pod_uid_hash: int) -> int
     """The feasible node with the highest score; equals are told apart by a number that is the same everywhere."""
     first = int(scores.argmax())
     if not feasible[first]:
-        if not feasible.any():
+        if not np.count_nonzero(feasible):
             return None
         first = int(np.where(feasible, scores, -1).argmax())
     tied = (scores == scores[first]) & feasible
     if np.count_nonzero(tied) == 1:
         return first
-    lots = (state.tie ^ np.uint32(pod_uid_hash)) | np.uint32(1)  # never 0, which is for those that take no part
+    lots = state.tie ^ np.uint32(pod_uid_hash | 1)  # odd, and never 0, which is for those that take no part
     return int((lots * tied).argmax())
 
 

@@ -21,7 +21,8 @@ from kubenexus.scheduler.engine.state import State
 from kubenexus.scheduler.engine.weaker import Weaker
 
 Scores = npt.NDArray[np.int64]
-At = slice | npt.NDArray[np.intp]
+Numbers = npt.NDArray[np.intp]
+At = slice | Numbers
 """Which columns a question is about: a slice or their numbers."""
 
 ALL = slice(None)
@@ -50,6 +51,11 @@ class Refusal:
 
 class Taken(Protocol):
     """What a placed pod gets besides room on its node: decided now, and written by whoever binds the pod."""
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """What is written onto the pod with its binding."""
+        ...
 
     def assume(self, objects: Objects) -> None:
         """It counts as written from now on."""
@@ -102,6 +108,9 @@ class _Base(Generic[T]):
 
 class NodePlugin(_Base[T]):
     """A plugin that looks at each node by itself."""
+
+    minds_pods: ClassVar[bool] = True
+    """Whether pods on a node may change what is said of it. If not, it is asked again only when the node changes."""
 
     def score(self, _term: T, _state: State, _at: At) -> Scores | None:
         """How good each node is, before normalising; None if this plugin has no preference for such pods."""

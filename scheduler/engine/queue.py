@@ -1,18 +1,19 @@
-"""The queue: which pod is tried next, and when one that was refused is tried again. The time is passed in.
+"""The queue: what is tried next, and when what was refused is tried again. The time is passed in.
 
-A pod is ready, backing off, parked until something happens that may help it, held by its gates, or out: taken and not
-yet parked, retried or removed. It is always in exactly one of these places, so none is lost and none is tried twice at
-once.
+What is tried at once is a *unit*: a pod, or all pods of a gang that wait. A unit is ready, backing off, parked until
+something happens that may help it, held by its pod's gates, or out: taken and not yet parked, retried or removed. It is
+always in exactly one of these places, so none is lost and none is tried twice at once.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from heapq import heappop, heappush
 from math import inf
+from typing import NamedTuple
 
 from kubenexus.common.objects import PodView
 from kubenexus.scheduler.engine.events import Event, cures
@@ -25,8 +26,15 @@ LONGEST_PARKED, SWEEP_EVERY = 300.0, 30.0
 _Order = tuple[int, float, float, str]
 
 
+class Unit(NamedTuple):
+    """Pods that are tried at once; a pod by itself has its uid for a name."""
+
+    name: str
+    pods: tuple[PodView, ...]
+
+
 class Where(Enum):
-    """Where a pod is."""
+    """Where a unit is."""
 
     READY = "ready"
     BACKOFF = "backoff"
@@ -37,13 +45,17 @@ class Where(Enum):
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """One pod. `since` is when it came to where it is now; `until` is when its backoff ends."""
+    """One unit. `since` is when it came to where it is now; `until` is when its backoff ends."""
 
-    pod: PodView
+    name: str
     since: float
+    pods: dict[str, PodView] = field(default_factory=dict)
+    """by uid"""
     where: Where = Where.OUT
     ticket: int = 0
     """tells its newest place in a heap from older ones"""
+    rank: int = 0
+    """the first of its order when it became ready"""
     refusals: int = 0
     errors: int = 0
     until: float = -inf
@@ -55,14 +67,23 @@ class _Entry:
 
     @property
     def order(self) -> _Order:
-        return (-self.pod.spec.priority, self.since, self.pod.created, self.pod.key)
+        """A gang counts by its highest priority and its oldest pod."""
+        pods = self.pods.values()
+        created, key = min((pod.created, pod.key) for pod in pods)
+        return (-max(pod.spec.priority for pod in pods), self.since, created, key)
+
+    @property
+    def gated(self) -> bool:
+        return any(pod.gates for pod in self.pods.values())
 
 
 class Queue:
-    """All pending pods, by uid."""
+    """All units that wait, by name."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
+        self._units: dict[str, str] = {}
+        """the unit of each pod, by uid"""
         self._ready: list[tuple[_Order, int, str]] = []
         self._backoff: list[tuple[float, int, str]] = []
         self._parked: dict[frozenset[str], dict[str, _Entry]] = {}
@@ -74,47 +95,61 @@ class Queue:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def where(self, uid: str) -> Where | None:
-        entry = self._entries.get(uid)
+    def where(self, name: str) -> Where | None:
+        entry = self._entries.get(name)
         return None if entry is None else entry.where
 
     def counts(self) -> Counter[Where]:
         """How many pods are where."""
-        return Counter(entry.where for entry in self._entries.values())
+        counts = Counter[Where]()
+        for entry in self._entries.values():
+            counts[entry.where] += len(entry.pods)
+        return counts
 
-    def add(self, pod: PodView, now: float) -> None:
-        """A pod came or changed. One that has a node, has finished or is being deleted leaves."""
+    def add(self, pod: PodView, now: float, unit: str = "") -> None:
+        """A pod came or changed, in a unit of its own unless one is named.
+
+        One that has a node, has finished or is being deleted leaves. In a unit of several no pod has gates.
+        """
+        name = unit or pod.uid
         if pod.node or pod.finished or pod.deleted is not None:
             self.remove(pod.uid)
             return
-        entry = self._entries.get(pod.uid)
+        if self._units.get(pod.uid, name) != name:
+            self.remove(pod.uid)
+        entry = self._entries.get(name)
         if entry is None:
-            entry = self._entries[pod.uid] = _Entry(pod, now)
+            self._units[pod.uid] = name
+            entry = self._entries[name] = _Entry(name, now, {pod.uid: pod})
             self._enter(entry, now)
         else:
-            before, entry.pod = entry.pod, pod
-            self._update(entry, now, changed=_differ(before, pod))
+            self._join(entry, pod, now)
 
     def remove(self, uid: str) -> None:
-        """The pod has its place, or is gone."""
-        entry = self._entries.pop(uid, None)
-        if entry is not None:
+        """The pod has its place, or is gone. A unit without pods is no more."""
+        name = self._units.pop(uid, None)
+        if name is None:
+            return
+        entry = self._entries[name]
+        del entry.pods[uid]
+        if not entry.pods:
+            del self._entries[name]
             self._leave(entry)
 
-    def pop(self, now: float) -> PodView | None:
-        """Take the next pod: the one of the highest priority, and of these the one that waits longest."""
+    def pop(self, now: float) -> Unit | None:
+        """Take the next unit: the one of the highest priority, and of these the one that waits longest."""
         self._advance(now)
         while self._ready:
-            _, ticket, uid = heappop(self._ready)
-            entry = self._current(uid, ticket)
+            _, ticket, name = heappop(self._ready)
+            entry = self._current(name, ticket)
             if entry is not None:
                 entry.where, entry.taken_at, entry.changed = Where.OUT, self._events, False
-                return entry.pod
+                return Unit(name, tuple(entry.pods.values()))
         return None
 
-    def park(self, uid: str, refused_by: Iterable[str], now: float) -> None:
-        """A pod that was taken has no place now. It waits for a cause that may change the mind of who refuses it."""
-        entry = self._out(uid)
+    def park(self, name: str, refused_by: Iterable[str], now: float) -> None:
+        """What was taken has no place now. It waits for a cause that may change the mind of who refuses it."""
+        entry = self._out(name)
         if entry is None:
             return
         entry.refusals, entry.errors = entry.refusals + 1, 0
@@ -124,18 +159,25 @@ class Queue:
             self._enter(entry, now)
         else:
             entry.where = Where.PARKED
-            self._parked.setdefault(entry.refused_by, {})[uid] = entry
+            self._parked.setdefault(entry.refused_by, {})[name] = entry
 
-    def retry(self, uid: str, now: float) -> None:
-        """Something went wrong with a pod that was taken; it is tried again after a while, whatever happens."""
-        entry = self._out(uid)
+    def retry(self, name: str, now: float) -> None:
+        """Something went wrong with what was taken; it is tried again after a while, whatever happens."""
+        entry = self._out(name)
         if entry is not None:
             entry.errors += 1
             entry.since, entry.until = now, now + _backoff(entry.errors)
             self._enter(entry, now)
 
+    def delay(self, name: str, until: float) -> None:
+        """What is ready is not to be tried before that time."""
+        entry = self._entries.get(name)
+        if entry is not None and entry.where is Where.READY:
+            entry.until = until
+            self._enter(entry, -inf)
+
     def wake(self, event: Event, now: float) -> int:
-        """Something happened: the parked pods that it may help are tried again. Returns how many these are."""
+        """Something happened: the parked units that it may help are tried again. Returns how many these are."""
         self._events += 1
         self._latest[event] = self._events
         curable = [plugins for plugins in self._parked if cures(event, plugins)]
@@ -151,10 +193,17 @@ class Queue:
         times = [self._backoff[0][0]] if self._backoff else []
         return min([*times, self._next_sweep] if self._parked else times, default=None)
 
+    def _join(self, entry: _Entry, pod: PodView, now: float) -> None:
+        before = entry.pods.get(pod.uid)
+        entry.pods[pod.uid], self._units[pod.uid] = pod, entry.name
+        self._update(entry, now, changed=before is None or _differ(before, pod))
+        if entry.where is Where.READY and -pod.spec.priority < entry.rank:
+            self._enter(entry, now)
+
     def _update(self, entry: _Entry, now: float, *, changed: bool) -> None:
         if entry.where is Where.OUT:
             entry.changed |= changed
-        elif entry.where is Where.GATED or entry.pod.gates:
+        elif entry.where is Where.GATED or entry.gated:
             self._leave(entry)
             entry.since = now
             self._enter(entry, now)
@@ -163,45 +212,46 @@ class Queue:
             self._enter(entry, now)
 
     def _enter(self, entry: _Entry, now: float) -> None:
-        """Bring a pod where it belongs that is to be tried again."""
+        """Bring a unit where it belongs that is to be tried again."""
         self._tickets += 1
         entry.ticket = self._tickets
-        if entry.pod.gates:
+        if entry.gated:
             entry.where = Where.GATED
         elif entry.until > now:
             entry.where = Where.BACKOFF
-            heappush(self._backoff, (entry.until, entry.ticket, entry.pod.uid))
+            heappush(self._backoff, (entry.until, entry.ticket, entry.name))
         else:
-            entry.where = Where.READY
-            heappush(self._ready, (entry.order, entry.ticket, entry.pod.uid))
+            entry.where, order = Where.READY, entry.order
+            entry.rank = order[0]
+            heappush(self._ready, (order, entry.ticket, entry.name))
 
     def _leave(self, entry: _Entry) -> None:
-        """Take a pod from where it is. In the heaps it is left behind; its ticket tells that it is no longer there."""
+        """Take a unit from where it is. In the heaps it is left behind; its ticket tells that it is no longer there."""
         if entry.where is Where.PARKED:
             group = self._parked[entry.refused_by]
-            del group[entry.pod.uid]
+            del group[entry.name]
             if not group:
                 del self._parked[entry.refused_by]
 
-    def _out(self, uid: str) -> _Entry | None:
-        entry = self._entries.get(uid)
+    def _out(self, name: str) -> _Entry | None:
+        entry = self._entries.get(name)
         return entry if entry is not None and entry.where is Where.OUT else None
 
-    def _current(self, uid: str, ticket: int) -> _Entry | None:
-        """The pod of a place in a heap, unless it has left it."""
-        entry = self._entries.get(uid)
+    def _current(self, name: str, ticket: int) -> _Entry | None:
+        """The unit of a place in a heap, unless it has left it."""
+        entry = self._entries.get(name)
         return entry if entry is not None and entry.ticket == ticket else None
 
     def _missed(self, entry: _Entry) -> bool:
-        """Whether something happened while the pod was out that may help it."""
+        """Whether something happened while the unit was out that may help it."""
         recent = (event for event, number in self._latest.items() if number > entry.taken_at)
         return any(cures(event, entry.refused_by) for event in recent)
 
     def _advance(self, now: float) -> None:
         """Move on what waited for its time."""
         while self._backoff and self._backoff[0][0] <= now:
-            _, ticket, uid = heappop(self._backoff)
-            entry = self._current(uid, ticket)
+            _, ticket, name = heappop(self._backoff)
+            entry = self._current(name, ticket)
             if entry is not None:
                 self._enter(entry, now)
         if now >= self._next_sweep:

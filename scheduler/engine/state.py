@@ -82,7 +82,7 @@ class State:
         self.alloc: Amounts = np.zeros((0, 0), dtype=np.int64)
         self.used: Amounts = np.zeros((0, 0), dtype=np.int64)
         self.tie: npt.NDArray[np.uint32] = np.zeros(0, dtype=np.uint32)
-        """a number per node that breaks ties, the same on every machine"""
+        """an even number per node that breaks ties, the same on every machine"""
         self.changes = ChangeLog()
         """nodes whose columns changed"""
         self.nodes_version = 0
@@ -135,6 +135,10 @@ class State:
                 if slot.view is not None:
                     self.alloc[known, node] = slot.view.allocatable.get(resource, 0)
         return known
+
+    def resource(self, row: int) -> str:
+        """The resource that a row is about."""
+        return next(name for name, known in self._rows.items() if known == row)
 
     def pods(self) -> Iterator[tuple[PodView, int]]:
         """Every pod that has a node, with it."""
@@ -206,14 +210,21 @@ class State:
             self._put(pod, self._slot(node_name))
 
     def _renew(self, pod: PodView, node_name: str) -> bool:
-        """Only keep the newer view, if that is all there is to do: the pod is there and counts as before."""
+        """Only keep the newer view, if that will do: the pod is there and takes as much as before.
+
+        Every pod comes this way once it is bound, for the API server then gives it labels of its node's zone.
+        """
         home = self._homes.get(pod.uid)
         if home is None or self._trials or self.slots[home].name != node_name:
             return False
         old = self.slots[home].pods[pod.uid]
-        if old.usage != pod.usage or kind_of(old) != kind_of(pod):
+        if old.usage != pod.usage:
             return False
         self.slots[home].pods[pod.uid] = pod
+        if kind_of(old) != kind_of(pod):
+            self._counts.add(old, home, -1)
+            self._counts.add(pod, home)
+            self.changes.add(home)
         return True
 
     def remove(self, uid: str) -> None:
@@ -265,14 +276,14 @@ class State:
         if node is None:
             node = self._index[name] = self._free.pop() if self._free else self._new_column()
             self.slots[node] = NodeSlot(name)
-            self.tie[node] = crc32(name.encode())
+            self.tie[node] = crc32(name.encode()) & ~1
         return node
 
     def _new_column(self) -> int:
         node = len(self.slots)
         self.slots.append(NodeSlot(""))
         if node >= self.size:
-            self._grow(2 * self.size)
+            self._grow(self.size + max(self.size // 4, _FIRST_SIZE))  # every array op is about unused columns, too
         return node
 
     def _release(self, node: int) -> None:

@@ -44,10 +44,14 @@ class NodeResourcesBalancedAllocation(NodePlugin[tuple[Scored, ...]]):
         return scores
 
     def score_of(self, term: tuple[Scored, ...], state: State, node: int) -> int:
-        alloc = [state.alloc.item(one.alloc, node) for one in term]
-        used = [state.used.item(one.used, node) for one in term]
-        more = [before + one.amount for before, one in zip(used, term, strict=True)]
-        return int(_gain(int(evenness(used, alloc)), int(evenness(more, alloc))))
+        alloc, used = state.alloc.item, state.used.item
+        counts, before, after = [], [], []
+        for top, row, amount, _ in term:
+            whole, taken = alloc(top, node), used(row, node)
+            counts.append(whole > 0)
+            before.append(min(taken / whole, 1) if whole else 0)
+            after.append(min((taken + amount) / whole, 1) if whole else 0)
+        return int(_gain(int(_evenness(before, counts)), int(_evenness(after, counts))))
 
 
 def _gain(before: Number, after: Number) -> Number:
@@ -56,8 +60,11 @@ def _gain(before: Number, after: Number) -> Number:
 
 def evenness(used: Sequence[Number], alloc: Sequence[Number]) -> Number:
     """100 when a node's resources are used to the same share, less the further these shares are apart."""
-    counts = [one > 0 for one in alloc]
-    return (1 - deviation([_share(*one) for one in zip(used, alloc, strict=True)], counts)) * MAX_SCORE
+    return _evenness([_share(*one) for one in zip(used, alloc, strict=True)], [one > 0 for one in alloc])
+
+
+def _evenness(shares: Sequence[Number], counts: Sequence[Number]) -> Number:
+    return (1 - deviation(shares, counts)) * MAX_SCORE
 
 
 def _share(used: Number, alloc: Number) -> Number:

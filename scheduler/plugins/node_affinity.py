@@ -96,6 +96,7 @@ class NodeAffinity(NodePlugin[Wish]):
     """Selectors are answered for all nodes at once and remembered until a label changes."""
 
     name = "NodeAffinity"
+    minds_pods = False
 
     def __init__(self, args: Mapping[str, Any]) -> None:
         added = _added(read_args(NodeAffinityArgs, args))

@@ -25,6 +25,7 @@ class NodeName(NodePlugin[str]):
     """A pod that names its node goes nowhere else."""
 
     name = "NodeName"
+    minds_pods = False
 
     def compile(self, pod: PodView, _state: State) -> str | None:
         return pod.node or None
@@ -41,6 +42,7 @@ class NodeUnschedulable(NodePlugin[bool]):
     """Cordoned nodes take only pods that tolerate it."""
 
     name = "NodeUnschedulable"
+    minds_pods = False
 
     def compile(self, pod: PodView, _state: State) -> bool | None:
         return None if any(one.tolerates(CORDONED) for one in pod.spec.tolerations) else True
@@ -56,6 +58,7 @@ class NodeDeclaredFeatures(NodePlugin[frozenset[str]]):
     """Pods that rely on a feature of the kubelet go where it is declared."""
 
     name = "NodeDeclaredFeatures"
+    minds_pods = False
 
     def compile(self, pod: PodView, _state: State) -> frozenset[str] | None:
         return pod.spec.needs.required_features or None

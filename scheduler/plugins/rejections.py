@@ -15,6 +15,7 @@ class KubeletRejections(NodePlugin[Mapping[str, str]]):
     """Which owners are barred from which nodes is told by the state; who bars and lifts decides for how long."""
 
     name = "KubeletRejections"
+    minds_pods = False
 
     def reads(self, _pod: PodView) -> tuple[str, ...]:
         return ("rejections",)

@@ -118,20 +118,21 @@ class NodeResourcesFit(NodePlugin[Demand]):
 
     def admits(self, term: Demand, state: State, node: int) -> bool:
         alloc, used = state.alloc.item, state.used.item
-        return all(
-            amount <= alloc(row, node) - used(row, node) or (delegated and not alloc(row, node))
-            for _, row, amount, delegated in term.asked
-        )
+        for _, row, amount, delegated in term.asked:
+            whole = alloc(row, node)
+            if amount > whole - used(row, node) and (whole or not delegated):
+                return False
+        return True
 
     def score(self, term: Demand, state: State, at: At) -> Scores:
         alloc, used = state.alloc, state.used
-        parts = ((used[row, at] + amount, alloc[top, at], weight) for top, row, amount, weight in term.scored)
+        parts = [(used[row, at] + amount, alloc[top, at], weight) for top, row, amount, weight in term.scored]
         scores: Scores = np.zeros(len(state.alive[at]), dtype=np.int64) + self._strategy(parts)
         return scores
 
     def score_of(self, term: Demand, state: State, node: int) -> int:
         alloc, used = state.alloc.item, state.used.item
-        parts = ((used(row, node) + amount, alloc(top, node), weight) for top, row, amount, weight in term.scored)
+        parts = [(used(row, node) + amount, alloc(top, node), weight) for top, row, amount, weight in term.scored]
         return int(self._strategy(parts))
 
 

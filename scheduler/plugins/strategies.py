@@ -6,7 +6,7 @@ resource that a node has none of does not count there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
@@ -21,7 +21,7 @@ Number = Any
 """A number of one node, or an array with one for each of many."""
 Part = tuple[Number, Number, int]
 """Of one resource: what would be in use, what there is, and how much it counts."""
-Strategy = Callable[[Iterable[Part]], Number]
+Strategy = Callable[[Sequence[Part]], Number]
 
 
 class StrategyType(Enum):
@@ -91,14 +91,14 @@ class ScoringStrategy:
         return least_allocated if self.type is StrategyType.LEAST else most_allocated
 
 
-def least_allocated(parts: Iterable[Part]) -> Number:
+def least_allocated(parts: Sequence[Part]) -> Number:
     """100 for a node that would stay empty, 0 for one that would be full."""
-    return _average((_percent(_left(wanted, alloc), alloc), alloc > 0, weight) for wanted, alloc, weight in parts)
+    return _average([(_percent(_left(wanted, alloc), alloc), alloc > 0, weight) for wanted, alloc, weight in parts])
 
 
-def most_allocated(parts: Iterable[Part]) -> Number:
+def most_allocated(parts: Sequence[Part]) -> Number:
     """100 for a node that would be full, 0 for one that would stay empty."""
-    return _average((_use(wanted, alloc), alloc > 0, weight) for wanted, alloc, weight in parts)
+    return _average([(_use(wanted, alloc), alloc > 0, weight) for wanted, alloc, weight in parts])
 
 
 def requested_to_capacity(shape: Sequence[Point]) -> Strategy:
@@ -106,9 +106,9 @@ def requested_to_capacity(shape: Sequence[Point]) -> Strategy:
     points = [(point.utilization, point.score * MAX_SCORE // MAX_POINT) for point in shape]
     table = np.array([broken_linear(points, percent) for percent in range(101)], dtype=np.int64)
 
-    def score(parts: Iterable[Part]) -> Number:
-        scores = ((table[_use(wanted, alloc)] * (alloc > 0), weight) for wanted, alloc, weight in parts)
-        return _average(((score, score > 0, weight) for score, weight in scores), rounded=True)
+    def score(parts: Sequence[Part]) -> Number:
+        scores = [(table[_use(wanted, alloc)] * (alloc > 0), weight) for wanted, alloc, weight in parts]
+        return _average([(score, score > 0, weight) for score, weight in scores], rounded=True)
 
     return score
 
@@ -135,7 +135,7 @@ def broken_linear(points: Sequence[tuple[int, int]], x: int) -> int:
     return points[0][1] if x <= points[0][0] else points[-1][1]
 
 
-def _average(parts: Iterable[tuple[Number, Number, int]], *, rounded: bool = False) -> Number:
+def _average(parts: Sequence[tuple[Number, Number, int]], *, rounded: bool = False) -> Number:
     """The average of scores by weight, of those that count; the others must be 0."""
     total: Number = 0
     weights: Number = 0

@@ -52,6 +52,7 @@ class TaintToleration(NodePlugin[Tolerated]):
     """Compares taints with tolerations, each distinct set of taints once."""
 
     name = "TaintToleration"
+    minds_pods = False
 
     def compile(self, pod: PodView, _state: State) -> Tolerated:
         return Tolerated(pod.spec.tolerations)

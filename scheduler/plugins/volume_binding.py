@@ -58,6 +58,10 @@ class VolumeDecision:
     bindings: tuple[tuple[PersistentVolumeClaimView, PersistentVolumeView], ...]
     provisions: tuple[PersistentVolumeClaimView, ...]
 
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        return {}
+
     def assume(self, objects: Objects) -> None:
         """The volumes count as given and the others as begun from now on, though nobody has written it yet."""
         for table, _, after in self._changes():

@@ -64,10 +64,11 @@ class Traffic(RuleBasedStateMachine):
         found = []
         for _ in range(number):
             ready = [self.queue.where(uid) is Where.READY for uid in self.pods]
-            one = self.queue.pop(self.now)
-            if one is None:
+            unit = self.queue.pop(self.now)
+            if unit is None:
                 assert not any(ready)
                 break
+            (one,) = unit.pods
             assert one.uid not in self.taken, "nobody is tried twice at once"
             assert not one.gates
             assert self.pods[one.uid].pod == one
@@ -143,8 +144,8 @@ class Traffic(RuleBasedStateMachine):
         """In the end everybody who may is tried, each once, and in time."""
         waiting = {u: m.retry_by for u, m in self.pods.items() if u not in self.taken and not m.pod.gates}
         for time in sorted({max(self.now, time) for time in waiting.values()}):
-            while (one := self.queue.pop(time)) is not None:
-                del waiting[one.uid]
+            while (unit := self.queue.pop(time)) is not None:
+                del waiting[unit.name]
             assert not [uid for uid, retry_by in waiting.items() if retry_by <= time]
         assert self.queue.pop(self.now) is None
 

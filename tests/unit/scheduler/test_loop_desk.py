@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from kubenexus.common.config import SchedulerConfiguration
-from kubenexus.common.kube.mirror import Added, Deleted, Synced, Updated
-from kubenexus.common.objects import PodView, project_pod
+from kubenexus.common.kube.mirror import Added, Synced
+from kubenexus.common.objects import PodView
 from kubenexus.scheduler.actions import (
     ERROR,
     POD,
@@ -20,48 +19,14 @@ from kubenexus.scheduler.actions import (
     Bound,
     Evicted,
     Eviction,
-    Heard,
     Report,
     Unbound,
 )
-from kubenexus.scheduler.desk import MOST_BINDING, Desk
+from kubenexus.scheduler.desk import MOST_BINDING
 from kubenexus.scheduler.engine.queue import Where
 from kubenexus.scheduler.rejections import FIRST, Rejection
-from kubenexus.scheduler.world import read
-from tests.builders import NodeBuilder, PodBuilder, node, pod
-
-
-class Office:
-    """A desk with nodes, and a server that does what a test says."""
-
-    def __init__(self, *nodes: NodeBuilder) -> None:
-        self.now = 100.0
-        self.desk = Desk(SchedulerConfiguration())
-        for each in nodes:
-            self.hear("Node", Added(each.obj["metadata"]["name"], read("Node", each.build())))
-
-    def hear(self, kind: str, change: Any) -> None:
-        self.desk.hear(Heard(kind, change), self.now)
-
-    def see(self, built: PodBuilder, old: PodView | None = None) -> PodView:
-        view = project_pod(built.build())
-        self.hear(POD, Added(view.uid, view) if old is None else Updated(view.uid, old, view))
-        return view
-
-    def gone(self, view: PodView) -> None:
-        self.hear(POD, Deleted(view.uid, view))
-
-    def decide(self, after: float = 0.0) -> list[Any]:
-        """Decide about everybody who is ready; what is to be written."""
-        self.now += after
-        self.desk.tick(self.now)
-        while self.desk.decide(self.now):
-            pass
-        return self.desk.take()
-
-    def nodes_in_use(self) -> dict[str, str]:
-        state = self.desk.state
-        return {view.name: state.name(number) for view, number in state.pods()}
+from tests.builders import NodeBuilder, node, pod
+from tests.office import Office
 
 
 def one_cpu(name: str = "n") -> NodeBuilder:

@@ -27,10 +27,20 @@ def queue_of(*builders: PodBuilder | str, now: float = 0.0) -> Queue:
     return queue
 
 
+def take(queue: Queue, now: float) -> PodView | None:
+    """The next pod, of those that are tried by themselves."""
+    unit = queue.pop(now)
+    if unit is None:
+        return None
+    (one,) = unit.pods
+    assert unit.name == one.uid
+    return one
+
+
 def names(queue: Queue, now: float = 0.0) -> list[str]:
     """Everything that is ready, in its order."""
     found = []
-    while (one := queue.pop(now)) is not None:
+    while (one := take(queue, now)) is not None:
         found.append(one.name)
     return found
 
@@ -42,7 +52,7 @@ def parked(refused_by: list[str], *, times: int = 1) -> tuple[Queue, PodView]:
     for attempt in range(times):
         now = -100.0 * (times - 1 - attempt)
         queue.wake(Event.NODE_ADDED, now)
-        assert queue.pop(now) == one
+        assert take(queue, now) == one
         queue.park(one.uid, refused_by, now)
     return queue, one
 
@@ -60,7 +70,7 @@ def test_order_conformance(case: Case) -> None:
 def test_gates_conformance(case: Case) -> None:
     queue, one = Queue(), project_pod(case["pod"])
     queue.add(one, 0.0)
-    assert (queue.pop(0.0) == one) == (case["want"]["status"]["code"] == "Success")
+    assert (take(queue, 0.0) == one) == (case["want"]["status"]["code"] == "Success")
 
 
 def test_pods_that_came_together_are_taken_by_age_then_name() -> None:
@@ -85,7 +95,7 @@ def test_a_gated_pod_is_queued_when_its_gates_are_gone() -> None:
 def test_a_pod_leaves(gone: PodBuilder, place: str) -> None:
     queue = queue_of("a")
     if place != "ready":
-        queue.pop(0.0)
+        take(queue, 0.0)
     if place == "parked":
         queue.park(view("a").uid, FIT, 0.0)
     queue.add(view(gone), 1.0)
@@ -101,15 +111,15 @@ def test_backoff_doubles_up_to_ten_seconds(times: int, seconds: float) -> None:
     queue.wake(Event.POD_DELETED, 0.5)
     assert queue.where(one.uid) is Where.BACKOFF
     assert queue.due() == seconds
-    assert queue.pop(seconds - 0.01) is None
-    assert queue.pop(seconds) == one
+    assert take(queue, seconds - 0.01) is None
+    assert take(queue, seconds) == one
 
 
 def test_errors_back_off_by_themselves() -> None:
     queue, one = parked(FIT, times=5)
     queue.wake(Event.POD_DELETED, 20.0)
     for seconds, now in ((1.0, 20.0), (2.0, 30.0), (4.0, 40.0)):
-        assert queue.pop(now) == one
+        assert take(queue, now) == one
         queue.retry(one.uid, now)
         assert queue.due() == now + seconds
 
@@ -118,12 +128,12 @@ def test_a_refusal_ends_a_series_of_errors() -> None:
     queue = queue_of("a")
     uid = view("a").uid
     for now in (0.0, 10.0, 20.0):
-        queue.pop(now)
+        take(queue, now)
         queue.retry(uid, now)
-    queue.pop(30.0)
+    take(queue, 30.0)
     queue.park(uid, FIT, 30.0)
     queue.wake(Event.POD_DELETED, 40.0)
-    queue.pop(40.0)
+    take(queue, 40.0)
     queue.retry(uid, 40.0)
     assert queue.due() == 41.0
 
@@ -153,12 +163,12 @@ def test_a_refusal_ends_a_series_of_errors() -> None:
 def test_causes(refused_by: list[str], event: Event, cured: bool) -> None:
     queue, one = parked(refused_by)
     assert queue.wake(event, 100.0) == cured
-    assert (queue.pop(100.0) == one) == cured
+    assert (take(queue, 100.0) == one) == cured
 
 
 def test_a_cause_while_the_pod_was_out_counts() -> None:
     queue = queue_of("a", "b")
-    first, second = queue.pop(0.0), queue.pop(0.0)
+    first, second = take(queue, 0.0), take(queue, 0.0)
     assert first is not None
     assert second is not None
     queue.wake(Event.POD_DELETED, 0.5)
@@ -171,7 +181,7 @@ def test_a_cause_while_the_pod_was_out_counts() -> None:
 def test_causes_before_it_was_taken_do_not_count() -> None:
     queue = queue_of("a")
     queue.wake(Event.POD_DELETED, 0.0)
-    one = queue.pop(1.0)
+    one = take(queue, 1.0)
     assert one is not None
     queue.park(one.uid, FIT, 1.0)
     assert queue.where(one.uid) is Where.PARKED
@@ -191,12 +201,12 @@ def test_an_update_that_matters_wakes_a_parked_pod(update: PodBuilder, tried: bo
     queue, one = parked(FIT)
     queue.add(view(update), 100.0)
     assert (queue.where(one.uid) is Where.READY) == tried
-    assert (queue.pop(100.0) == view(update)) == tried
+    assert (take(queue, 100.0) == view(update)) == tried
 
 
 def test_an_update_while_the_pod_is_out_counts() -> None:
     queue = queue_of("a")
-    queue.pop(0.0)
+    take(queue, 0.0)
     queue.add(view(pod("a").label("app", "web")), 0.0)
     queue.park(view("a").uid, FIT, 0.0)
     assert queue.where(view("a").uid) is Where.BACKOFF
@@ -205,7 +215,7 @@ def test_an_update_while_the_pod_is_out_counts() -> None:
 def test_a_pod_that_was_parked_for_five_minutes_is_tried_again() -> None:
     queue, one = parked(["NodeName"])
     now = 0.0
-    while queue.pop(now) is None:
+    while take(queue, now) is None:
         due = queue.due()
         assert due is not None
         now = max(now, due)
@@ -215,7 +225,7 @@ def test_a_pod_that_was_parked_for_five_minutes_is_tried_again() -> None:
 
 def test_a_pod_in_trouble_waits_behind_others_of_its_priority() -> None:
     queue = queue_of("a", "b")
-    queue.pop(0.0)
+    take(queue, 0.0)
     queue.retry(view("a").uid, 0.1)
     queue.add(view("c"), 0.5)
     assert names(queue, 5.0) == ["b", "a", "c"]
@@ -223,10 +233,59 @@ def test_a_pod_in_trouble_waits_behind_others_of_its_priority() -> None:
 
 def test_nobody_waits() -> None:
     queue = Queue()
-    assert (queue.due(), queue.pop(0.0), len(queue)) == (None, None, 0)
+    assert (queue.due(), take(queue, 0.0), len(queue)) == (None, None, 0)
 
 
 def test_counts() -> None:
     queue = queue_of("a", "b", pod("c").gate("example.com/wait"))
-    queue.pop(0.0)
+    take(queue, 0.0)
     assert queue.counts() == {Where.READY: 1, Where.OUT: 1, Where.GATED: 1}
+
+
+# Gangs
+
+
+def gang_of(*builders: PodBuilder | str, now: float = 0.0, queue: Queue | None = None) -> Queue:
+    queue = queue or Queue()
+    for builder in builders:
+        queue.add(view(builder), now, "a gang")
+    return queue
+
+
+def test_gang_is_one_unit_and_goes_by_its_highest_priority_and_oldest_pod() -> None:
+    queue = queue_of(pod("early").priority(1))
+    gang_of("a", pod("b").priority(2), queue=queue)
+    unit = queue.pop(0.0)
+    assert unit is not None
+    assert (unit.name, [one.name for one in unit.pods]) == ("a gang", ["a", "b"])
+    assert names(queue) == ["early"]
+
+
+def test_gang_is_parked_and_woken_as_a_whole() -> None:
+    queue = gang_of("a", "b")
+    queue.pop(0.0)
+    queue.park("a gang", ["NodeResourcesFit"], 0.0)
+    assert queue.counts()[Where.PARKED] == 2
+    assert queue.wake(Event.POD_DELETED, 5.0) == 1
+    unit = queue.pop(5.0)
+    assert unit is not None
+    assert len(unit.pods) == 2
+
+
+def test_member_that_joins_a_parked_gang_wakes_it() -> None:
+    queue = gang_of("a")
+    queue.pop(0.0)
+    queue.park("a gang", ["NodeResourcesFit"], 0.0)
+    gang_of("b", queue=queue, now=5.0)
+    unit = queue.pop(5.0)
+    assert unit is not None
+    assert len(unit.pods) == 2
+
+
+def test_pod_moves_between_units_and_is_in_one() -> None:
+    queue = gang_of("a", "b")
+    queue.add(view("b"), 0.0)
+    assert (len(queue), sum(queue.counts().values())) == (2, 2)
+    queue.remove(view("a").uid)
+    assert queue.where("a gang") is None
+    assert names(queue) == ["b"]

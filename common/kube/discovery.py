@@ -1,0 +1,37 @@
+"""Which kinds an API server serves, and as what resources: for kinds that a cluster may or may not have."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from kubenexus.common.kube.client import Client
+from kubenexus.common.kube.errors import NotFound
+from kubenexus.common.kube.resources import Resource
+
+Obj = dict[str, Any]
+
+
+def discover(client: Client, kinds: Collection[tuple[str, str]]) -> list[Resource]:
+    """The resources of those of the (API group, kind) pairs that the server has, each in the version it prefers.
+
+    Raises ApiError.
+    """
+    wanted = {group for group, _ in kinds}
+    groups = client.request("GET", "/apis").get("groups") or []
+    found: list[Resource] = []
+    for group in groups:
+        name, version = group.get("name"), (group.get("preferredVersion") or {}).get("version")
+        if name in wanted and version:
+            found += (res for res in _resources(client, name, version) if (name, res.kind) in kinds)
+    return found
+
+
+def _resources(client: Client, group: str, version: str) -> Iterator[Resource]:
+    try:
+        listed: Obj = client.request("GET", f"/apis/{group}/{version}")
+    except NotFound:  # the group went in this moment
+        return
+    for one in listed.get("resources") or ():
+        if "/" not in one.get("name", "/") and {"list", "watch"} <= set(one.get("verbs") or ()):
+            yield Resource(group, version, one["name"], one.get("kind", ""), namespaced=bool(one.get("namespaced")))

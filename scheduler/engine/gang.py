@@ -1,0 +1,239 @@
+"""Placing a gang: whole, on one state, or not at all.
+
+All members are booked for a trial; if enough of them find room, everything stands, else everything is taken back. So
+nothing is ever held by a gang that waits, and of two gangs that fit only one at a time exactly one runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from kubenexus.common.objects import PodView
+from kubenexus.scheduler.engine.cycle import Cycle, Park, Place
+from kubenexus.scheduler.engine.evaluate import Board, Verdict, explain, summarize
+from kubenexus.scheduler.engine.fabric import ANYWHERE, Domain, Slots, Wish, domains, largest, wish_of
+from kubenexus.scheduler.engine.plugin import Code
+from kubenexus.scheduler.engine.shape import shape_key
+from kubenexus.scheduler.engine.state import State
+
+FIT = "NodeResourcesFit"
+FABRIC_PLUGIN = "NetworkFabric"
+
+
+class Call(NamedTuple):
+    """A gang that wants to be placed: `need` of these pods together, the others if there is room."""
+
+    name: str
+    pods: tuple[PodView, ...]
+    need: int
+    size: int
+    """how many the whole gang needs"""
+    done: int = 0
+    """how many of it have their place"""
+    anchors: tuple[int, ...] = ()
+    """the nodes that these are on"""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Enough members are booked. `left` are beyond the minimum and found no room: they go on alone."""
+
+    places: tuple[Place, ...]
+    domain: str
+    left: tuple[PodView, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Nothing is booked; `park` says for the member that found no room why the gang waits."""
+
+    park: Park
+    room: int
+
+
+@dataclass(slots=True)
+class _Trial:
+    places: list[Place] = field(default_factory=list)
+    kept: bool = False
+
+
+class Gangs:
+    """Places gangs with the cycles that place their members."""
+
+    def __init__(self, state: State, cycle_of: Callable[[PodView], Cycle]) -> None:
+        self._state = state
+        self._cycle_of = cycle_of
+
+    def decide(self, call: Call) -> Placed | Refused:
+        """Place the gang in the tightest domain that has room for it, or say why there is none."""
+        # 1. How many could each node take, at most? If all together are too few, nothing needs to be tried.
+        wish, pods = wish_of(call.pods), in_order(call.pods)
+        bounds = [_Bound(self._cycle_of(kind[0]).board(kind[0]), kind, self._state) for kind in _kinds(pods)]
+        spare = len(pods) - call.need
+        short = next((one for one in bounds if one.total < len(one.pods) - spare), None)
+        if short is not None:
+            return self._impossible(call, short)
+        # 2. Try one domain after the other, the tightest first.
+        slots = np.minimum.reduce([one.slots for one in bounds]) if len(bounds) == 1 else _sum(bounds)
+        tried = 0
+        for domain in domains(wish, slots, call.need, call.anchors, self._state):
+            found = self._try(pods, call.need, domain)
+            if not isinstance(found, int):
+                return found
+            tried = max(tried, found)
+        # 3. Nowhere: say what was in the way.
+        return self._lost(call, pods, wish, slots, tried)
+
+    def _try(self, pods: Sequence[PodView], need: int, domain: Domain) -> Placed | int:
+        """The whole gang in one domain; else how many of it found room there."""
+        with self._trial() as trial:
+            left = self._book(pods, need, domain, trial.places)
+            if len(trial.places) < need:
+                return len(trial.places)
+            trial.kept = True
+        return Placed(tuple(trial.places), domain.name, tuple(left))
+
+    @contextmanager
+    def _trial(self) -> Iterator[_Trial]:
+        """Bookings that are taken back at the end, whatever happens, unless they are kept."""
+        trial, mark = _Trial(), self._state.checkpoint()
+        try:
+            yield trial
+        finally:
+            if trial.kept:
+                self._state.keep(mark)
+            else:
+                for place in reversed(trial.places):
+                    self._cycle_of(place.pod).forget(place)
+                self._state.rollback(mark)
+
+    def _book(self, pods: Sequence[PodView], need: int, domain: Domain, places: list[Place]) -> list[PodView]:
+        """Book one after the other for as long as enough of them can find room; returns those that did not.
+
+        Who wants others near is asked again when they are there.
+        """
+        left: list[PodView] = []
+        again: list[PodView] = []
+        waiting = list(pods)
+        while waiting and len(pods) - len(left) >= need:
+            before, again = len(places), []
+            for pod in waiting:
+                cycle = self._cycle_of(pod)
+                place = cycle.place(pod, domain.mask)
+                if place is not None:
+                    places.append(place)
+                else:
+                    (again if cycle.board(pod).social else left).append(pod)
+                if len(pods) - len(left) < need:
+                    break
+            waiting = again if len(places) > before else []
+        return [*left, *again]
+
+    def _impossible(self, call: Call, short: _Bound) -> Refused:
+        """There is not enough in the whole cluster, even if everything went well."""
+        return self._refused(call, short.pods[0], short.total, short.verdicts(), "")
+
+    def _lost(self, call: Call, pods: Sequence[PodView], wish: Wish, slots: Slots, room: int) -> Refused:
+        if wish.strict:
+            name, most = largest(wish, slots, self._state)
+            verdict, room = _narrow(self._state, wish), min(most, call.need - 1)
+            return self._refused(call, pods[0], room, [verdict], _where(wish, name))
+        pod, verdicts = self._obstacle(pods, call.need)
+        return self._refused(call, pod, room, verdicts, "")
+
+    def _obstacle(self, pods: Sequence[PodView], need: int) -> tuple[PodView, list[Verdict]]:
+        """The member that found no room, and what each node said to it once those before it were there."""
+        with self._trial() as trial:
+            pod = self._book(pods, need, ANYWHERE, trial.places)[-1]
+            return pod, self._cycle_of(pod).verdicts(pod)
+
+    def _refused(self, call: Call, pod: PodView, room: int, verdicts: list[Verdict], where: str) -> Refused:
+        nodes = int(self._state.alive.sum())
+        exist = len(call.pods) + call.done
+        placed = f", {call.done} of them placed" if call.done else ""
+        message = (
+            f"Gang {call.name} needs {call.size} members at once: {exist} exist{placed}, room for {room + call.done}"
+            f"{where}: {summarize(verdicts, nodes)}"
+        )
+        return Refused(Park(pod, message, tuple(verdicts)), room)
+
+
+class _Bound:
+    """Pods that no plugin can tell apart, and how many of them each node could take at most."""
+
+    def __init__(self, board: Board, pods: Sequence[PodView], state: State) -> None:
+        self.pods = pods
+        self._board, self._state = board, state
+        self._bill = [(row, amount) for row, amount in _bill(board).items() if amount]
+        self.slots: Slots = np.where(board.admitted(), self._room(), 0)
+        self.total = int(np.minimum(self.slots, len(pods)).sum())
+
+    def _room(self) -> Slots:
+        state, most = self._state, len(self.pods)
+        room = np.full(state.size, most, dtype=np.int64)
+        for row, amount in self._bill:
+            np.minimum(room, (state.alloc[row] - state.used[row]) // amount, out=room)
+        return np.maximum(room, 0)
+
+    def verdicts(self) -> list[Verdict]:
+        """What nodes would say to one more, once they have taken all that they can."""
+        state, board = self._state, self._board
+        full = np.flatnonzero(self.slots)
+        reasons: dict[str, list[int]] = {}
+        for node in full.tolist():
+            left = [(int(state.alloc[row, node] - state.used[row, node]) // amount, row) for row, amount in self._bill]
+            reasons.setdefault(f"Insufficient {state.resource(min(left)[1])}", []).append(node)
+        found = [Verdict(FIT, reason, Code.UNSCHEDULABLE, tuple(nodes)) for reason, nodes in reasons.items()]
+        return [*explain(board.shape, state), *found]
+
+
+def _bill(board: Board) -> dict[int, int]:
+    """What one such pod takes of the state's rows, as far as plugins say."""
+    bills = (asked.plugin.bill(asked.term) for asked in board.shape.asked)
+    return {row: amount for bill in bills if bill for row, amount in bill.items()}
+
+
+def _sum(bounds: Sequence[_Bound]) -> Slots:
+    total = np.zeros_like(bounds[0].slots)
+    for one in bounds:
+        total += one.slots
+    return total
+
+
+def _kinds(pods: Iterable[PodView]) -> list[list[PodView]]:
+    kinds: dict[Hashable, list[PodView]] = {}
+    for pod in pods:
+        kinds.setdefault(shape_key(pod), []).append(pod)
+    return list(kinds.values())
+
+
+def in_order(pods: Iterable[PodView]) -> list[PodView]:
+    """The hardest to place first; alike ones by their names as people count, so that neighbours in rank are near."""
+    return sorted(pods, key=lambda pod: (-pod.spec.priority, [-amount for amount in _size(pod)], _natural(pod.name)))
+
+
+def _size(pod: PodView) -> Iterator[int]:
+    requests = pod.usage.requests
+    yield sum(amount for name, amount in requests.items() if "/" in name)
+    yield requests.get("cpu", 0)
+    yield requests.get("memory", 0)
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """`w-10` after `w-9`."""
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
+
+
+def _narrow(state: State, wish: Wish) -> Verdict:
+    nodes = tuple(state.live())
+    return Verdict(FABRIC_PLUGIN, f"node(s) in no {wish.what} with room for the whole gang", Code.UNSCHEDULABLE, nodes)
+
+
+def _where(wish: Wish, name: str) -> str:
+    return f" in {name}, which has the most" if name else f" in one {wish.what}, of which no node is part"

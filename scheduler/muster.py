@@ -1,0 +1,357 @@
+"""Gathers pods into the units that are tried: pods by themselves, and gangs once enough of their members exist. Pure.
+
+A gang that is incomplete is in no queue: its members wait here, hold nothing, and after a while a report says who is
+missing. Once the gang has what it needs, members that come later or come back are tried by themselves.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from math import inf
+from typing import Any, Final, NamedTuple
+
+from kubenexus.common import vocabulary as v
+from kubenexus.common.gangs import (
+    Gang,
+    GangKey,
+    Invalid,
+    OwnerKey,
+    OwnerRef,
+    OwnerStore,
+    PodFacts,
+    Resolution,
+    Single,
+    Waiting,
+    controller_of,
+    resolve,
+)
+from kubenexus.common.objects import PodView
+from kubenexus.scheduler.actions import UNSCHEDULABLE, Report
+from kubenexus.scheduler.engine.gang import Call
+from kubenexus.scheduler.engine.queue import FIRST_BACKOFF, Queue, Unit
+from kubenexus.scheduler.engine.roster import Group, Member, Roster
+from kubenexus.scheduler.engine.state import State
+
+Obj = dict[str, Any]
+
+PATIENCE: Final = 10.0
+"""seconds until it is reported that members of a gang, or what describes it, are missing; pods may say otherwise"""
+_JOB: Final = ("batch", "Job")
+
+
+class _Known(NamedTuple):
+    """What a pod was resolved to, and from what."""
+
+    facts: tuple[object, ...]
+    answer: Resolution
+
+
+class How(Enum):
+    """How the waiting members of a gang are tried."""
+
+    FORMING = "not yet"
+    TOGETHER = "together"
+    ALONE = "each alone"
+
+
+class _Mode(NamedTuple):
+    """`role` is whose turn it is, where some come first."""
+
+    how: How
+    role: str | None
+
+
+class _Successes(NamedTuple):
+    """How many pods of a Job have finished well; its uid and that of its controller, if it has one."""
+
+    own: str
+    above: str
+    number: int
+
+
+class _Asking:
+    """Owners, and which of them were asked about."""
+
+    def __init__(self, owners: OwnerStore) -> None:
+        self._owners = owners
+        self.asked: set[OwnerKey] = set()
+
+    def get(self, api_version: str, kind: str, namespace: str, name: str, uid: str) -> Obj | None:
+        self.asked.add(OwnerKey(api_version.rpartition("/")[0], kind, namespace, name))
+        return self._owners.get(api_version, kind, namespace, name, uid)
+
+
+@dataclass(slots=True)
+class _Overdue:
+    """What is reported once a time has come, unless it is over by then."""
+
+    at: float
+    said: str = ""
+
+
+class Muster:
+    """Knows of every pod which gang it is in, and tells the queue what to try."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.roster = Roster()
+        self._queue = queue
+        self._owners = OwnerStore()
+        self._watched: frozenset[tuple[str, str]] = frozenset()
+        self._known: dict[str, _Known] = {}
+        self._dependents: defaultdict[OwnerKey, set[str]] = defaultdict(set)
+        self._asked: dict[str, frozenset[OwnerKey]] = {}
+        self._pods: dict[str, PodView] = {}
+        """those in gangs, and those whose gang cannot be told"""
+        self._held: dict[str, str] = {}
+        """pods that cannot be tried, and why"""
+        self._modes: dict[GangKey, _Mode] = {}
+        self._overdue: dict[str | GangKey, _Overdue] = {}
+        self._succeeded: dict[OwnerKey, _Successes] = {}
+
+    def watch(self, kinds: Iterable[tuple[str, str]]) -> None:
+        """Owners of these kinds will be told of; one of another kind is not waited for."""
+        self._watched = frozenset(kinds)
+
+    # Hearing
+
+    def waits(self, pod: PodView, now: float) -> None:
+        """A pod of ours came without a node, or changed."""
+        answer = self._resolve(pod)
+        if isinstance(answer, Waiting) and not self._worth_waiting(answer):
+            answer = Single("owner not watched")
+        self._held.pop(pod.uid, None)
+        if isinstance(answer, Gang):
+            self._pods[pod.uid] = pod
+            self._arrange(self.roster.set(pod, answer, placed=False), now, pod)
+            return
+        self._leave(pod.uid, now)
+        if isinstance(answer, Single):
+            self._overdue.pop(pod.uid, None)
+            self._queue.add(pod, now)
+        else:
+            self._pods[pod.uid] = pod
+            self._hold(pod, answer, now)
+
+    def placed(self, pod: PodView, now: float) -> None:
+        """A pod has a node, by us or by others."""
+        answer = self._resolve(pod)
+        self._held.pop(pod.uid, None)
+        self._overdue.pop(pod.uid, None)
+        if isinstance(answer, Gang):
+            self._pods[pod.uid] = pod
+            self._arrange(self.roster.set(pod, answer, placed=True), now, pod)
+        else:
+            self._leave(pod.uid, now)
+
+    def gone(self, uid: str, now: float) -> None:
+        """A pod is no more, or has finished."""
+        self._known.pop(uid, None)
+        self._held.pop(uid, None)
+        self._overdue.pop(uid, None)
+        for key in self._asked.pop(uid, frozenset()):
+            self._dependents[key].discard(uid)
+            if not self._dependents[key]:
+                del self._dependents[key]
+        self._leave(uid, now)
+
+    def owner(self, key: OwnerKey, owner: Obj | None, now: float) -> None:
+        """What stands behind pods came, changed or (None) went."""
+        if owner is None:
+            self._owners.remove(key)
+            self._succeeded.pop(key, None)
+        else:
+            self._owners.set(key, owner)
+            if (key.group, key.kind) == _JOB and (successes := _successes(owner)).number:
+                self._succeeded[key] = successes
+        for uid in sorted(self._dependents.get(key, ())):
+            self._known.pop(uid, None)
+            if uid in self._pods:
+                self._again(self._pods[uid], now)
+
+    def _again(self, pod: PodView, now: float) -> None:
+        group = self.roster.group_of(pod.uid)
+        if group is not None and group.members[pod.uid].placed:
+            self.placed(pod, now)
+        else:
+            self.waits(pod, now)
+
+    def _leave(self, uid: str, now: float) -> None:
+        """The pod is in no gang any more."""
+        self._pods.pop(uid, None)
+        before = self.roster.group_of(uid)
+        if before is None:
+            return
+        self._queue.remove(uid)
+        left = self.roster.remove(uid)
+        if left is not None:
+            self._arrange(left, now)
+        else:
+            self._modes.pop(before.key, None)
+            self._overdue.pop(before.key, None)
+
+    # Which gang
+
+    def _resolve(self, pod: PodView) -> Resolution:
+        facts = (pod.labels, pod.annotations, pod.owner, pod.spec.scheduling_group)
+        known = self._known.get(pod.uid)
+        if known is not None and known.facts == facts:
+            return known.answer
+        asking = _Asking(self._owners)
+        owner = None if pod.owner is None else OwnerRef(*pod.owner)
+        answer = resolve(PodFacts(pod.namespace, pod.labels, pod.annotations, owner, facts[3]), asking)
+        self._known[pod.uid] = _Known(facts, answer)
+        self._depend(pod.uid, frozenset(asking.asked))
+        return answer
+
+    def _depend(self, uid: str, keys: frozenset[OwnerKey]) -> None:
+        before = self._asked.get(uid, frozenset())
+        if keys == before:
+            return
+        for key in before - keys:
+            self._dependents[key].discard(uid)
+        for key in keys - before:
+            self._dependents[key].add(uid)
+        self._asked[uid] = keys
+
+    def _worth_waiting(self, answer: Waiting) -> bool:
+        """Whether what is not known may become known. A PodGroup that a pod names is waited for in any case."""
+        return not answer.owner.uid or (answer.owner.group, answer.owner.kind) in self._watched
+
+    def _hold(self, pod: PodView, answer: Waiting | Invalid, now: float) -> None:
+        self._queue.remove(pod.uid)
+        wrong = isinstance(answer, Invalid)
+        self._held[pod.uid] = reason = answer.reason if wrong else f"The pod waits: {answer.reason}."
+        known = self._overdue.get(pod.uid)
+        if known is None or (wrong and known.said != reason):
+            self._overdue[pod.uid] = _Overdue(now if wrong else now + PATIENCE)
+
+    # Which unit
+
+    def _arrange(self, group: Group, now: float, *changed: PodView) -> None:
+        """Bring the members of a gang where they belong: those that changed, or all if the gang itself has."""
+        group.finished = self._finished(group)
+        mode = _mode(group)
+        same = mode == self._modes.get(group.key)
+        members = [group.members[pod.uid] for pod in changed] if same else list(group.members.values())
+        for member in members:
+            if not member.placed:
+                self._put(group, member, mode, now)
+        self._modes[group.key] = mode
+        self._expect(group, mode, now)
+
+    def _put(self, group: Group, member: Member, mode: _Mode, now: float) -> None:
+        pod, (how, role) = member.pod, mode
+        if how is How.ALONE or not member.counts:
+            # One that does not count is told there what is wrong with it, or kept while it has gates.
+            self._queue.add(pod, now)
+        elif how is How.TOGETHER and role in (None, member.gang.role):
+            self._queue.add(pod, now, str(group.key))
+        else:
+            self._queue.remove(pod.uid)
+
+    def _expect(self, group: Group, mode: _Mode, now: float) -> None:
+        if mode.how is not How.FORMING:
+            self._overdue.pop(group.key, None)
+        elif group.key not in self._overdue:
+            self._overdue[group.key] = _Overdue(now + _patience(group))
+
+    def _finished(self, group: Group) -> int:
+        """Members that have finished well, as far as Jobs tell: of the Jobs that members have, or all of a JobSet."""
+        if not self._succeeded:
+            return 0
+        members = group.members.values()
+        uids = {one.pod.owner.uid for one in members if one.pod.owner}
+        uids |= {one.gang.owner_uid for one in members if group.key.id == f"jobset-{one.gang.owner_uid[:13]}"}
+        return sum(number for own, above, number in self._succeeded.values() if own in uids or above in uids)
+
+    # Trying
+
+    def call(self, unit: Unit, state: State) -> Call | None:
+        """The gang that a unit is; None for a pod by itself."""
+        group = self.roster.group_of(unit.pods[0].uid)
+        if group is None or unit.name != str(group.key):
+            return None
+        standing = group.standing
+        homes = (state.home(uid) for uid, one in group.members.items() if one.placed)
+        anchors = tuple(home for home in homes if home is not None)
+        return Call(group.name, unit.pods, max(standing.short, 1), standing.needed, standing.done, anchors)
+
+    def again(self, pod: PodView, now: float) -> str:
+        """A member that was placed has lost its place: it is tried again, after a while. Says how its gang stands."""
+        self.waits(pod, now)
+        group = self.roster.group_of(pod.uid)
+        if group is None:
+            return ""
+        together = self._modes[group.key].how is How.TOGETHER
+        self._queue.delay(str(group.key) if together else pod.uid, now + FIRST_BACKOFF)
+        standing = group.standing
+        return f"{standing.done} of {standing.needed} members of gang {group.name} have a node; it is placed again."
+
+    # What is missing
+
+    def due(self) -> float | None:
+        """When somebody is to be told what they wait for."""
+        return min((one.at for one in self._overdue.values() if one.at < inf), default=None)
+
+    def tick(self, now: float) -> Iterator[Report]:
+        """What is to be told now, each once for as long as it stays the same."""
+        for key, overdue in list(self._overdue.items()):
+            if overdue.at > now:
+                continue
+            overdue.at = inf
+            if isinstance(key, GangKey):
+                yield from self._incomplete(self.roster.groups[key], overdue, now)
+            else:
+                overdue.said = self._held[key]
+                yield Report(self._pods[key], UNSCHEDULABLE, overdue.said)
+
+    def _incomplete(self, group: Group, overdue: _Overdue, now: float) -> Iterator[Report]:
+        message = _missing(group)
+        if message != overdue.said:
+            overdue.said = message
+            for one in group.members.values():
+                if not one.placed and one.counts:
+                    yield Report(one.pod, UNSCHEDULABLE, message)
+        overdue.at = now + _patience(group)
+
+    def counts(self) -> Counter[str]:
+        """How many pods wait for others, or for what describes their gang."""
+        forming = [self.roster.groups[key] for key, mode in self._modes.items() if mode.how is How.FORMING]
+        return Counter({"forming": sum(group.standing.waiting for group in forming) + len(self._held)})
+
+
+def _mode(group: Group) -> _Mode:
+    standing, quorum = group.standing, group.quorum
+    role = quorum.first.role if quorum.first and standing.needed != quorum.min_available else None
+    if standing.missing > 0:
+        return _Mode(How.FORMING, role)
+    return _Mode(How.TOGETHER if standing.short > 0 else How.ALONE, role)
+
+
+def _missing(group: Group) -> str:
+    standing, quorum = group.standing, group.quorum
+    exist = standing.done + standing.waiting
+    text = f"Gang {group.name} waits for its members: {exist} of {standing.needed} exist."
+    return " ".join([text, *quorum.warnings])
+
+
+def _patience(group: Group) -> float:
+    """How long an incomplete gang is waited for: as a member says, the longest."""
+    said = (one.pod.annotations.get(v.GANG_TIMEOUT) for one in group.members.values())
+    return max((_seconds(text) for text in said if text), default=PATIENCE)
+
+
+def _seconds(text: str) -> float:
+    try:
+        return v.parse_duration(v.GANG_TIMEOUT, text) / 1000
+    except v.VocabularyError:
+        return PATIENCE
+
+
+def _successes(job: Obj) -> _Successes:
+    count, above = (job.get("status") or {}).get("succeeded"), controller_of(job)
+    uid = str((job.get("metadata") or {}).get("uid", ""))
+    return _Successes(uid, above.uid if above else "", count if isinstance(count, int) else 0)

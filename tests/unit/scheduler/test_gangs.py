@@ -1,0 +1,330 @@
+"""Gangs at the scheduler's desk: whole or not at all, whatever comes, goes and fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from kubenexus.common import vocabulary as v
+from kubenexus.scheduler.actions import ERROR, Bind, Report, Unbound
+from kubenexus.scheduler.muster import PATIENCE
+from tests.builders import Builder, NodeBuilder, PodBuilder, job, node, pod
+from tests.office import Office, bound, told
+
+SIGS = "pod-group.scheduling.sigs.k8s.io/"
+
+
+def gpus(count: int, *names: str) -> list[NodeBuilder]:
+    return [node(name).capacity(cpu=64, memory="512Gi", gpu=count) for name in names]
+
+
+def gang(
+    name: str, size: int, *, members: int | None = None, gpu: int = 0, namespace: str = "default"
+) -> list[PodBuilder]:
+    """Members `name-0`, `name-1`, …, as many as the gang needs unless told otherwise."""
+    made = [
+        pod(f"{name}-{i}", namespace).cpu("100m").gang(name, size) for i in range(size if members is None else members)
+    ]
+    return [one.gpu(gpu) if gpu else one for one in made]
+
+
+def come(office: Office, pods: Sequence[PodBuilder]) -> None:
+    for one in pods:
+        office.see(one)
+
+
+# G1, G3, G5, G8: who waits for whom
+
+
+@pytest.mark.parametrize("family", ["our labels", "sigs labels", "sigs annotations"])
+def test_nobody_is_bound_before_the_last_member_exists(family: str) -> None:
+    office = Office(*gpus(0, "n"))
+    for number in range(3):
+        assert bound(office.decide()) == {}
+        member = pod(f"p{number}").cpu("100m").memory("128Mi")
+        if family == "our labels":
+            member.gang("g", 3)
+        else:
+            put = member.label if family == "sigs labels" else member.annotation
+            put(SIGS + "name", "g")
+            put(SIGS + "min-available", "3")
+        office.see(member)
+    assert set(bound(office.decide())) == {"p0", "p1", "p2"}
+
+
+def test_gangs_are_told_apart_by_name_and_namespace() -> None:
+    office = Office(*gpus(0, "n"))
+    come(office, [*gang("whole", 2), *gang("half", 2, members=1), *gang("half", 2, members=1, namespace="elsewhere")])
+    assert set(bound(office.decide())) == {"whole-0", "whole-1"}
+
+
+@pytest.mark.parametrize("one", [pod("p").cpu(1), pod("p").cpu(1).gang("g", 1)], ids=["no gang", "gang of one"])
+def test_pod_that_needs_nobody_does_not_wait(one: PodBuilder) -> None:
+    office = Office(*gpus(0, "n"))
+    office.see(one)
+    assert bound(office.decide()) == {"p": "n"}
+
+
+def test_gang_of_256_is_bound_at_once() -> None:
+    office = Office(*(node(f"n{i}").capacity(cpu=64, pods=110) for i in range(4)))
+    come(office, gang("g", 256))
+    assert len(bound(office.decide())) == 256
+    office.desk.state.validate()
+
+
+# G2, G10: all or nothing
+
+
+def test_gang_that_does_not_fit_holds_nothing_and_starts_when_room_appears() -> None:
+    office = Office(*gpus(8, "a", "b"))
+    come(office, gang("g", 4, gpu=8))
+    actions = office.decide()
+    assert bound(actions) == {}
+    refusal = "Gang g needs 4 members at once: 4 exist, room for 2: 0/2 nodes are available: "
+    assert told(actions)["g-0"].startswith(f"{refusal}2 Insufficient nvidia.com/gpu.")
+    assert office.nodes_in_use() == {}
+    office.see(pod("other").gpu(8))
+    assert bound(office.decide()) == {"other": "a"} or office.nodes_in_use() == {"other": "b"}
+    for extra in gpus(8, "c", "d", "e"):
+        office.node(extra)
+    assert len(bound(office.decide(after=10))) == 4
+    office.desk.state.validate()
+
+
+def test_of_two_gangs_that_fit_only_one_at_a_time_exactly_one_runs() -> None:
+    office = Office(*gpus(8, "n"))
+    come(office, [pod for pair in zip(gang("a", 2, gpu=4), gang("b", 2, gpu=4), strict=True) for pod in pair])
+    first = office.decide()
+    running = {name.partition("-")[0] for name in bound(first)}
+    assert len(running) == 1
+    office.bind(first)
+    for _ in range(60):
+        assert bound(office.decide(after=1.0)) == {}
+    for name in running:
+        for view, _ in list(office.desk.state.pods()):
+            assert view.name.startswith(name)
+            office.gone(view)
+    assert len(bound(office.decide(after=10.0))) == 2
+
+
+def test_heterogeneous_members_are_placed_together() -> None:
+    office = Office(*gpus(8, "big"), node("small").capacity(cpu=2))
+    come(office, [pod("launcher").cpu(2).gang("g", 3), *(pod(f"w{i}").cpu(8).gpu(4).gang("g", 3) for i in range(2))])
+    placed = bound(office.decide())
+    assert (placed["w0"], placed["w1"]) == ("big", "big")
+    assert "launcher" in placed
+
+
+def test_members_that_want_each_other_near_are_asked_again_when_the_others_are_there() -> None:
+    office = Office(*(node(f"n{i}").capacity(cpu=4).label("kubernetes.io/hostname", f"n{i}") for i in range(2)))
+    near = {
+        "podAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"labelSelector": {"matchLabels": {"role": "lead"}}, "topologyKey": "kubernetes.io/hostname"}
+            ]
+        }
+    }
+    come(office, [pod("a-follower").cpu(2).gang("g", 2).set("spec.affinity", near)])
+    come(office, [pod("lead").cpu(1).label("role", "lead").gang("g", 2)])
+    placed = bound(office.decide())
+    assert placed["a-follower"] == placed["lead"]
+
+
+def test_members_beyond_the_minimum_come_after_and_by_themselves() -> None:
+    office = Office(*gpus(8, "n"))
+    come(office, gang("g", 2, members=4, gpu=4))
+    actions = office.decide()
+    assert len(bound(actions)) == 2
+    left = {f"g-{i}" for i in range(4)} - set(bound(actions))
+    assert set(told(actions)) == left
+    assert all(
+        text.startswith("0/1 nodes are available: 1 Insufficient nvidia.com/gpu.") for text in told(actions).values()
+    )
+
+
+# G4, G6, G7: what people are told
+
+
+def test_incomplete_gang_is_reported_after_a_while_and_again_when_it_changed() -> None:
+    office = Office(*gpus(0, "n"))
+    come(office, gang("g", 10, members=1))
+    assert office.decide(after=PATIENCE - 1) == []
+    text = "Gang g waits for its members: 1 of 10 exist."
+    assert told(office.decide(after=1)) == {"g-0": text}
+    assert office.decide(after=PATIENCE) == []
+    come(office, gang("g", 10, members=2)[1:])
+    assert told(office.decide(after=PATIENCE)) == {f"g-{i}": text.replace("1 of", "2 of") for i in range(2)}
+
+
+def test_patience_is_as_long_as_a_member_says() -> None:
+    office = Office(*gpus(0, "n"))
+    come(office, [one.annotation(v.GANG_TIMEOUT, "1m") for one in gang("g", 3, members=2)])
+    assert office.decide(after=59) == []
+    assert len(told(office.decide(after=1))) == 2
+
+
+@pytest.mark.parametrize(
+    ("labels", "text"),
+    [
+        pytest.param({v.GANG_NAME: "g", v.GANG_MIN_AVAILABLE: "abc"}, "not a whole number", id="no number"),
+        pytest.param({v.GANG_NAME: "g", v.GANG_MIN_AVAILABLE: "0"}, "from 1 to", id="zero"),
+        pytest.param({v.GANG_MIN_AVAILABLE: "3"}, v.GANG_NAME, id="size without a name"),
+    ],
+)
+def test_gang_that_cannot_be_meant_waits_with_the_reason(labels: dict[str, str], text: str) -> None:
+    office = Office(*gpus(0, "n"))
+    wrong = pod("p").cpu(1)
+    for key, value in labels.items():
+        wrong.label(key, value)
+    old = office.see(wrong)
+    office.see(pod("other").cpu(1))
+    actions = office.decide()
+    assert bound(actions) == {"other": "n"}
+    assert text in told(actions)["p"]
+    office.see(pod("p").cpu(1), old)
+    assert bound(office.decide()) == {"p": "n"}
+
+
+def test_members_that_disagree_on_the_size_go_by_the_largest_and_are_told() -> None:
+    office = Office(*gpus(0, "n"))
+    come(office, [pod("a").gang("g", 2), pod("b").gang("g", 3)])
+    message = told(office.decide(after=PATIENCE))["a"]
+    assert "2 of 3 exist" in message
+    assert "disagree on its size (2 and 3)" in message
+
+
+# G11: who counts
+
+
+def test_recreated_worker_rejoins_alone() -> None:
+    office = Office(*gpus(8, "n"))
+    come(office, gang("g", 8, gpu=1))
+    office.bind(office.decide())
+    lost = next(view for view, _ in office.desk.state.pods() if view.name == "g-3")
+    office.gone(lost)
+    office.see(pod("g-3b").cpu("100m").gpu(1).gang("g", 8))
+    assert bound(office.decide()) == {"g-3b": "n"}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(pod("b").gang("g", 2).gate("wait"), id="gated"),
+        pytest.param(
+            pod("b").gang("g", 2).node("n").set("metadata.deletionTimestamp", "2026-01-01T00:00:00Z"), id="leaving"
+        ),
+        pytest.param(pod("b").gang("g", 2).set("spec.containers", "oops"), id="unreadable"),
+    ],
+)
+def test_member_that_cannot_take_part_does_not_count(other: PodBuilder) -> None:
+    office = Office(*gpus(0, "n"))
+    come(office, [pod("a").gang("g", 2), other])
+    assert bound(office.decide()) == {}
+
+
+def test_gate_that_opens_completes_the_gang() -> None:
+    office = Office(*gpus(0, "n"))
+    come(office, [pod("a").gang("g", 2)])
+    old = office.see(pod("b").gang("g", 2).gate("wait"))
+    office.decide()
+    office.see(pod("b").gang("g", 2), old)
+    assert set(bound(office.decide())) == {"a", "b"}
+
+
+def test_member_that_is_deleted_while_the_gang_waits_makes_it_incomplete_again() -> None:
+    office = Office(*gpus(4, "n"))
+    come(office, gang("g", 2, gpu=4)[:1])
+    view = office.see(gang("g", 2, gpu=4)[1])
+    office.decide()
+    office.gone(view)
+    for extra in gpus(4, "m"):
+        office.node(extra)
+    assert bound(office.decide(after=10)) == {}
+    come(office, [pod("g-2").gpu(4).gang("g", 2)])
+    assert set(bound(office.decide(after=10))) == {"g-0", "g-2"}
+
+
+# Owners
+
+
+def indexed(name: str, size: int) -> Builder:
+    return job(name, pod(name).cpu(1)).parallelism(size).indexed()
+
+
+def worker(name: str, of: Builder) -> PodBuilder:
+    meta = of.obj["metadata"]
+    reference = {"apiVersion": of.obj["apiVersion"], "kind": of.obj["kind"], "name": meta["name"], "uid": meta["uid"]}
+    return pod(name).cpu(1).append("metadata.ownerReferences", {**reference, "controller": True})
+
+
+def test_gang_follows_from_an_indexed_job_once_that_is_known() -> None:
+    office = Office(*gpus(0, "n"))
+    office.desk.muster.watch([("batch", "Job")])
+    train = indexed("train", 2)
+    come(office, [worker("w0", train), worker("w1", train)])
+    assert office.decide() == []
+    assert "its gang is described by Job train, which is not known (yet)" in told(office.decide(after=PATIENCE))["w0"]
+    office.owner(train)
+    assert set(bound(office.decide())) == {"w0", "w1"}
+
+
+def test_owner_that_nobody_watches_is_not_waited_for() -> None:
+    office = Office(*gpus(0, "n"))
+    come(office, [worker("w0", indexed("train", 2))])
+    assert bound(office.decide()) == {"w0": "n"}
+
+
+def test_gang_grows_with_its_owner() -> None:
+    office = Office(*gpus(0, "n"))
+    office.desk.muster.watch([("batch", "Job")])
+    office.owner(indexed("train", 3))
+    come(office, [worker(f"w{i}", indexed("train", 3)) for i in range(2)])
+    assert office.decide() == []
+    office.owner(indexed("train", 2))
+    assert len(bound(office.decide())) == 2
+
+
+def test_members_that_have_finished_well_count() -> None:
+    office = Office(*gpus(0, "n"))
+    office.desk.muster.watch([("batch", "Job")])
+    office.owner(indexed("train", 3))
+    views = [office.see(worker(f"w{i}", indexed("train", 3))) for i in range(3)]
+    office.bind(office.decide())
+    office.owner(indexed("train", 3).set("status.succeeded", 1))
+    for view in views[:2]:  # one has finished, the other was deleted and comes again
+        office.gone(view)
+    come(office, [worker("again", indexed("train", 3))])
+    assert bound(office.decide()) == {"again": "n"}
+
+
+# When binding fails
+
+
+def test_members_whose_bind_failed_are_placed_again_and_it_is_told() -> None:
+    office = Office(*gpus(4, "a", "b"))
+    come(office, gang("g", 2, gpu=4))
+    first, second = office.decide()
+    office.bind([first])
+    office.desk.finish(Unbound(second, "the node is gone"), office.now)
+    [report] = office.desk.take()
+    assert isinstance(report, Report)
+    assert (report.pod.name, report.reason) == (second.pod.name, ERROR)
+    assert "1 of 2 members of gang g have a node; it is placed again." in report.message
+    assert office.decide() == []
+    [again] = office.decide(after=1)
+    assert isinstance(again, Bind)
+    assert (again.pod.name, again.node) == (second.pod.name, second.node)
+    office.desk.state.validate()
+
+
+def test_half_placed_gang_says_so_while_it_waits_for_room() -> None:
+    office = Office(*gpus(4, "a", "b"))
+    come(office, gang("g", 2, gpu=4))
+    first, second = office.decide()
+    office.bind([first])
+    office.remove_node(second.node)
+    office.desk.finish(Unbound(second, "the node is gone"), office.now)
+    office.desk.take()
+    [report] = office.decide(after=1)
+    assert "needs 2 members at once: 2 exist, 1 of them placed, room for 1: 0/1 nodes" in report.message
