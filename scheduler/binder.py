@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -85,6 +86,14 @@ class Attempt:
                 break
         return Unbound(self._bind, why)
 
+    def resume(self, error: ApiError) -> End:
+        """The same when a first try, made by somebody else, has failed."""
+        if error.maybe_applied or isinstance(error, Conflict | NotFound):
+            known = self._after(error)
+            if known is not None:
+                return known
+        return self.run()
+
     def _after(self, error: ApiError) -> End | None:
         """What a failed write means; None: the pod is as before, and the bind may be tried again."""
         if error.maybe_applied:
@@ -128,13 +137,14 @@ class Pool:
         self._tasks.put(task)
 
     def stop(self, timeout: float = 10.0) -> None:
-        """Let the tasks that are queued end; those that wait for an answer give up."""
+        """Let the tasks that are queued end, for so many seconds; those that wait for an answer give up."""
+        deadline = time.monotonic() + timeout
         self.stopping.set()
         for _ in self._threads:
             self._tasks.put(None)
         for thread in self._threads:
             if thread.is_alive():
-                thread.join(timeout)
+                thread.join(max(deadline - time.monotonic(), 0))
 
     def _run(self) -> None:
         while (task := self._tasks.get()) is not None:

@@ -24,6 +24,7 @@ _KINDS: Final = {
     "VolumeAttachment": Event.VOLUME_ATTACHMENT,
     "ResourceClaim": Event.RESOURCE_CLAIM,
     "DeviceClass": Event.DEVICE_CLASS,
+    "ResourceSlice": Event.RESOURCE_SLICE,
     "PodDisruptionBudget": Event.PDB,
 }
 
@@ -52,6 +53,8 @@ def _node_causes(old: NodeView, new: NodeView) -> Iterator[Event]:
         yield Event.NODE_UNCORDONED
     if old.features != new.features:
         yield Event.NODE_FEATURES
+    if old.meta.annotations != new.meta.annotations:
+        yield Event.NODE_TOPOLOGY
 
 
 def pod_causes(old: PodView | None, new: PodView) -> Iterator[Event]:
@@ -62,5 +65,7 @@ def pod_causes(old: PodView | None, new: PodView) -> Iterator[Event]:
     # A pod that is leaving counts no more where pods are spread, as if its labels had changed.
     if old.labels != new.labels or (old.deleted is None) != (new.deleted is None):
         yield Event.POD_LABELS
+    if old.annotations != new.annotations:
+        yield Event.POD_SEATS
     if any(amount < old.usage.requests.get(name, 0) for name, amount in new.usage.requests.items()):
         yield Event.POD_SHRUNK

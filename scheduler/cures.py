@@ -11,11 +11,16 @@ from collections.abc import Iterator
 import numpy as np
 
 from kubenexus.common.objects import Taint
-from kubenexus.scheduler.engine.cycle import Park
+from kubenexus.scheduler.engine.cycle import Park, Preempt
 from kubenexus.scheduler.engine.state import CPU, State
 from kubenexus.scheduler.plugins.taints import FORBID, taints_of
 
 _UNITS = ((1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"))
+
+
+def sentence(park: Park, state: State) -> str:
+    """Why a pod is pending, and what would help it."""
+    return f"{park.message} {'' if isinstance(park, Preempt) else cure(park, state)}".rstrip()
 
 
 def cure(park: Park, state: State) -> str:

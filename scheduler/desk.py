@@ -36,6 +36,7 @@ from kubenexus.scheduler.cures import cure
 from kubenexus.scheduler.engine.cycle import Cycle, Decision, Park, Place, Preempt
 from kubenexus.scheduler.engine.events import Event
 from kubenexus.scheduler.engine.gang import Call, Gangs, Placed, Refused
+from kubenexus.scheduler.engine.holds import is_placeholder
 from kubenexus.scheduler.engine.nominated import Nominations
 from kubenexus.scheduler.engine.queue import Queue, Unit
 from kubenexus.scheduler.muster import Muster
@@ -68,7 +69,7 @@ class Desk:
         self.state = self.world.state
         self.queue = Queue()
         self.nominations = Nominations()
-        self.muster = Muster(self.queue)
+        self.muster = Muster(self.queue, self.state)
         self._cycles = build_cycles(config, self.state, self.nominations)
         self._gangs = Gangs(self.state, self._cycle_of)
         self._bars = Bars(self.state.objects.rejections)
@@ -118,6 +119,8 @@ class Desk:
         kind, change = heard
         if isinstance(change, Synced):
             self._awaited.discard(kind)
+            if self.synced:
+                self._hold_again(now)
         elif kind == POD:
             self._hear_pod(change, now)
         elif kind == REJECTED:
@@ -154,7 +157,7 @@ class Desk:
         self._forget(pod.uid)
         self.state.remove(pod.uid)
         self.queue.remove(pod.uid)
-        self.muster.gone(pod.uid, now)
+        freed |= self.muster.gone(pod.uid, now)
         self.nominations.forget(pod.uid)
         if freed:
             self.queue.wake(Event.POD_DELETED, now)
@@ -198,6 +201,14 @@ class Desk:
         self.muster.placed(pod, now)
         if self.queue.where(pod.uid) is not None:
             self.queue.add(pod, now)
+
+    def _hold_again(self, now: float) -> None:
+        """After a start: hold room for what pods that run already will still make."""
+        for pod, _ in list(self.state.pods()):
+            cycle = self._cycles.get(pod.spec.scheduler_name)
+            if cycle is not None:
+                places = (cycle.place(one) for one in self.muster.reserved(pod))
+                self.muster.hold(pod, [place for place in places if place is not None], now)
 
     # What became of it
 
@@ -270,6 +281,8 @@ class Desk:
             self.queue.wake(Event.REJECTION_LIFTED, now)
         if any(now >= deadline for deadline in self._deadlines.values()):
             self._check_volumes(now)
+        if self.muster.holds.expire(now):
+            self.queue.wake(Event.POD_DELETED, now)
         self._actions += self.muster.tick(now)
 
     def decide(self, now: float) -> Decision | Placed | Refused | None:
@@ -294,6 +307,7 @@ class Desk:
         return self._cycles[pod.spec.scheduler_name]
 
     def _decide_pod(self, pod: PodView, now: float) -> Decision:
+        self.muster.make_way(pod)
         decision = self._cycle_of(pod).decide(pod)
         if isinstance(decision, Place):
             self._assume(decision, now)
@@ -309,9 +323,14 @@ class Desk:
             self._actions += (Report(pod, UNSCHEDULABLE, message) for pod in unit.pods)
             return decision
         for place in decision.places:
-            self.queue.remove(place.pod.uid)
-        for place in decision.places:
-            self._assume(place, now)
+            if not is_placeholder(place.pod):
+                self._assume(place, now)
+        for pod in unit.pods:
+            if pod.uid in self._assumed:
+                self.queue.remove(pod.uid)
+                self.muster.hold(pod, decision.places, now)
+        self.muster.holds.settle(call.key, len(call.held))
+        self.queue.release(unit.name, now)
         return decision
 
     def _assume(self, place: Place, now: float) -> None:

@@ -92,7 +92,9 @@ class _Workload:
         spec = root.child("spec")
         version = raw.get("apiVersion") or (f"{group}/v1" if group else "v1")
         namespace = meta.text("namespace") or "default"
-        return cls({**raw, "apiVersion": version}, raw["kind"], meta.text("name"), namespace, spec, _template(spec))
+        identity = {**raw["metadata"], "namespace": namespace, "uid": uid_of(raw)}
+        whole = {**raw, "apiVersion": version, "metadata": identity}
+        return cls(whole, raw["kind"], meta.text("name"), namespace, spec, _template(spec))
 
     def count(self, key: str, default: int) -> int:
         """A number of pods; without containers to run there are none."""
@@ -140,9 +142,10 @@ def _reference(owner: Obj) -> Obj:
 
 
 def _job(job: _Workload) -> Iterator[Obj]:
-    """The pods that run at first: as many as run side by side."""
+    """The pods that run at first: as many as run side by side. The Job may say that they are a gang."""
     if job.spec.flag("suspend") or _finished(job.raw):
         return
+    yield job.raw
     count = job.count("parallelism", 1)
     if job.spec.raw.get("completions") is not None:
         count = min(count, job.count("completions", 0))
@@ -220,6 +223,7 @@ def _job_set(job_set: _Workload) -> Iterator[Obj]:
     """The pods of every Job of every replicated Job."""
     if job_set.spec.flag("suspend"):
         return
+    yield job_set.raw
     for replicated in job_set.spec.children("replicatedJobs"):
         role = replicated.text("name")
         spec = replicated.child("template").child("spec").raw
@@ -229,13 +233,13 @@ def _job_set(job_set: _Workload) -> Iterator[Obj]:
                 "jobset.sigs.k8s.io/replicatedjob-name": role,
                 "jobset.sigs.k8s.io/job-index": str(index),
             }
-            pods = _child(job_set, "batch", "Job", f"{job_set.name}-{role}-{index}", spec, _job)
-            yield from (_labelled(pod, labels) for pod in pods)
+            made = _child(job_set, "batch", "Job", f"{job_set.name}-{role}-{index}", spec, _job)
+            yield from (_labelled(one, labels) for one in made)
 
 
-def _labelled(pod: Obj, labels: dict[str, str]) -> Obj:
-    meta = pod["metadata"]
-    return {**pod, "metadata": {**meta, "labels": {**meta["labels"], **labels}}}
+def _labelled(obj: Obj, labels: dict[str, str]) -> Obj:
+    meta = obj["metadata"]
+    return {**obj, "metadata": {**meta, "labels": {**(meta.get("labels") or {}), **labels}}}
 
 
 def _child(

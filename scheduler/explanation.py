@@ -35,7 +35,7 @@ def _ask(cycle: Cycle, pod: PodView) -> dict[int, Obj]:
     found: dict[int, tuple[Code, tuple[str, ...]]] = {}
     for node, verdict in by_node(cycle.verdicts(pod)):
         code, reasons = found.get(node, (Code.SUCCESS, ()))
-        found[node] = max(code, verdict.code), (*reasons, verdict.reason)
+        found[node] = max(code, verdict.code), (*reasons, verdict.about(node))
     feasible = cycle.state.alive.copy()
     feasible[list(found)] = False
     answer = {node: _refused(code, reasons) for node, (code, reasons) in found.items()}

@@ -39,6 +39,7 @@ WATCHED: Final = (
     r.POD_DISRUPTION_BUDGETS,
     r.RESOURCE_CLAIMS,
     r.DEVICE_CLASSES,
+    r.RESOURCE_SLICES,
 )
 """PriorityClasses are not among them: the API server writes the priority into each pod."""
 PATIENCE: Final = 5.0

@@ -22,6 +22,7 @@ from kubenexus.common.gangs import (
     OwnerRef,
     OwnerStore,
     PodFacts,
+    Reservation,
     Resolution,
     Single,
     Waiting,
@@ -30,7 +31,9 @@ from kubenexus.common.gangs import (
 )
 from kubenexus.common.objects import PodView
 from kubenexus.scheduler.actions import UNSCHEDULABLE, Report
+from kubenexus.scheduler.engine.cycle import Place
 from kubenexus.scheduler.engine.gang import Call
+from kubenexus.scheduler.engine.holds import Holds, is_placeholder, placeholders
 from kubenexus.scheduler.engine.queue import FIRST_BACKOFF, Queue, Unit
 from kubenexus.scheduler.engine.roster import Group, Member, Roster
 from kubenexus.scheduler.engine.state import State
@@ -95,8 +98,9 @@ class _Overdue:
 class Muster:
     """Knows of every pod which gang it is in, and tells the queue what to try."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Queue, state: State) -> None:
         self.roster = Roster()
+        self.holds = Holds(state)
         self._queue = queue
         self._owners = OwnerStore()
         self._watched: frozenset[tuple[str, str]] = frozenset()
@@ -146,8 +150,8 @@ class Muster:
         else:
             self._leave(pod.uid, now)
 
-    def gone(self, uid: str, now: float) -> None:
-        """A pod is no more, or has finished."""
+    def gone(self, uid: str, now: float) -> bool:
+        """A pod is no more, or has finished. Whether room became free that was held for others of its kind."""
         self._known.pop(uid, None)
         self._held.pop(uid, None)
         self._overdue.pop(uid, None)
@@ -156,6 +160,7 @@ class Muster:
             if not self._dependents[key]:
                 del self._dependents[key]
         self._leave(uid, now)
+        return self.holds.release(uid)
 
     def owner(self, key: OwnerKey, owner: Obj | None, now: float) -> None:
         """What stands behind pods came, changed or (None) went."""
@@ -277,7 +282,39 @@ class Muster:
         standing = group.standing
         homes = (state.home(uid) for uid, one in group.members.items() if one.placed)
         anchors = tuple(home for home in homes if home is not None)
-        return Call(group.name, unit.pods, max(standing.short, 1), standing.needed, standing.done, anchors)
+        call = Call(group.key, group.name, unit.pods, max(standing.short, 1), standing.needed, standing.done, anchors)
+        reserved = tuple(one for pod in unit.pods for one in self.reserved(pod))
+        held = self.holds.of(group.key)
+        return call._replace(
+            pods=(*unit.pods, *reserved), need=call.need + len(reserved), reserves=len(reserved), held=held
+        )
+
+    def reserved(self, pod: PodView) -> tuple[PodView, ...]:
+        """Placeholders of the pods that this one will need room for: of those that are not there yet."""
+        reservation = self._reservation(pod)
+        if reservation is None:
+            return ()
+        there = self.roster.groups.get(reservation.gang)
+        own = 1 if there is not None and pod.uid in there.members else 0
+        count = reservation.count - (len(there.members) - own if there is not None else 0)
+        return placeholders(pod, reservation, max(count, 0))
+
+    def hold(self, pod: PodView, places: Iterable[Place], now: float) -> None:
+        """The pod has its place, and the placeholders among these theirs."""
+        reservation = self._reservation(pod)
+        if reservation is not None:
+            uids = tuple(place.pod.uid for place in places if is_placeholder(place.pod))
+            self.holds.keep(reservation.gang, pod.uid, uids, now)
+
+    def make_way(self, pod: PodView) -> None:
+        """A pod is about to be placed by itself: what was held for it is its own."""
+        group = self.roster.group_of(pod.uid)
+        if group is not None:
+            self.holds.settle(group.key, 1)
+
+    def _reservation(self, pod: PodView) -> Reservation | None:
+        answer = self._resolve(pod)
+        return answer.reserve if isinstance(answer, Gang) else None
 
     def again(self, pod: PodView, now: float) -> str:
         """A member that was placed has lost its place: it is tried again, after a while. Says how its gang stands."""
@@ -292,9 +329,16 @@ class Muster:
 
     # What is missing
 
+    def why(self, uid: str) -> str:
+        """Why a pod is not tried, if that is for the sake of its gang."""
+        group = self.roster.group_of(uid)
+        return self._held.get(uid, "") if group is None else _missing(group)
+
     def due(self) -> float | None:
-        """When somebody is to be told what they wait for."""
-        return min((one.at for one in self._overdue.values() if one.at < inf), default=None)
+        """When somebody is to be told what they wait for, or room has been held too long."""
+        times = [one.at for one in self._overdue.values() if one.at < inf]
+        held = self.holds.due()
+        return min([*times, held] if held is not None else times, default=None)
 
     def tick(self, now: float) -> Iterator[Report]:
         """What is to be told now, each once for as long as it stays the same."""

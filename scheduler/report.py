@@ -123,6 +123,12 @@ class Reporter:
                 self._changed.wait()
             self._waiting.pop(uid, None)
 
+    def withdraw_now(self, uid: str) -> bool:
+        """The same without waiting: False if something is being written of it."""
+        with self._changed:
+            self._waiting.pop(uid, None)
+            return self._writing != uid
+
     def bound(self, pod: PodView, node: str) -> None:
         self.event(pod, "Normal", "Scheduled", "Binding", f"Successfully assigned {pod.key} to {node}")
 

@@ -75,9 +75,9 @@ def connect(kubeconfig: str | None, bind_threads: int) -> Client:
 
 
 def _serve(scheduler: Scheduler, port: int) -> int:
-    server = _server(scheduler, port) if port else None
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: scheduler.stop())
+    server = _server(scheduler, port) if port else None
     try:
         scheduler.run()
     finally:

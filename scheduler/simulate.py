@@ -20,8 +20,8 @@ from typing import Any
 
 from kubenexus.common.cli import FAILURE, NEGATIVE, OK, CommandError
 from kubenexus.common.config import ConfigError, SchedulerConfiguration, load, load_yaml
+from kubenexus.common.manifests import flatten, read_lines, read_objects, read_text
 from kubenexus.common.objects import ProjectionError
-from kubenexus.scheduler.manifests import flatten, read_lines, read_objects, read_text
 from kubenexus.scheduler.simulation import Simulation
 from kubenexus.scheduler.timeline import run_timeline
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kubenexus.common.config import SchedulerConfiguration
 from kubenexus.common.objects import PodView
 from kubenexus.common.sandbox.validation import apply_defaults
+from kubenexus.common.vocabulary import GPU_ASSIGNED, NUMA_ASSIGNED
 from kubenexus.scheduler.admit import Admission
+from kubenexus.scheduler.cures import sentence
 from kubenexus.scheduler.engine.cycle import Cycle, Park, Place, Preempt
+from kubenexus.scheduler.engine.gang import Call, Gangs, Refused
+from kubenexus.scheduler.engine.holds import is_placeholder
 from kubenexus.scheduler.engine.nominated import Nominations
 from kubenexus.scheduler.engine.plugin import ClusterPlugin
+from kubenexus.scheduler.engine.queue import Queue
 from kubenexus.scheduler.expand import expand_all
 from kubenexus.scheduler.explanation import explain_nodes
+from kubenexus.scheduler.muster import Muster
 from kubenexus.scheduler.profiles import build_cycles
-from kubenexus.scheduler.world import World
+from kubenexus.scheduler.world import World, owner_in
 
 Obj = dict[str, Any]
 
@@ -35,15 +41,18 @@ class Entry:
     """the pods that it drove out"""
     lonely: bool = False
     """it may fit once others have been placed: whom it wants near, or among whom it shall be spread"""
+    gang: str | None = None
+    taken: Mapping[str, str] = field(default_factory=dict)
+    """the annotations that say what it got"""
 
     def document(self, *, timeline: bool) -> Obj:
         """The entry in the form that the command prints."""
         placed: Obj = {
             "pod": self.pod.key,
-            "gang": None,
+            "gang": self.gang,
             "node": self.node,
-            "numa": [],
-            "gpus": [],
+            "numa": _ids(self.taken.get(NUMA_ASSIGNED)),
+            "gpus": _ids(self.taken.get(GPU_ASSIGNED)),
             "reason": self.reason,
         }
         if self.nodes is not None:
@@ -63,14 +72,22 @@ class Simulation:
     """the pods that want a node, in the order they were listed"""
     _nominations: Nominations = field(default_factory=Nominations, init=False)
     _cycles: dict[str, Cycle] = field(default_factory=dict, init=False)
+    _queue: Queue = field(default_factory=Queue, init=False)
+    _muster: Muster = field(init=False)
+    _gangs: Gangs = field(init=False)
     _notes: dict[str, str] = field(default_factory=dict, init=False)
     """by uid, whom a pod drove out and who drove it out"""
 
     def __post_init__(self) -> None:
+        self._muster = Muster(self._queue, self.world.state)
+        self._gangs = Gangs(self.world.state, self._cycle)
         objects = expand_all(self.objects)
         for obj in objects:
             if obj.get("kind") != "Pod":
-                self.world.add(apply_defaults(str(obj.get("kind")), obj))
+                whole = apply_defaults(str(obj.get("kind")), obj)
+                self.world.add(whole)
+                if (owner := owner_in(whole)) is not None:
+                    self._muster.owner(*owner, 0.0)
         admission = Admission(obj for obj in objects if obj.get("kind") == "PriorityClass")
         for obj in objects:
             if obj.get("kind") == "Pod":
@@ -84,12 +101,57 @@ class Simulation:
         for node in map(state.node, state.live()):
             yield from (f"node {node.name}: {problem}; it is taken as absent" for problem in node.problems)
 
-    def attempt(self, pod: PodView) -> Entry:
-        """Try to place a pod now. Pods that have to make room for it leave at once."""
+    def arrive(self, pod: PodView) -> None:
+        """The pod is there from now on, and counts in its gang."""
+        self._muster.waits(pod, 0.0)
+
+    def leave(self, uid: str) -> None:
+        """A pod that had a node is gone."""
+        self.world.state.remove(uid)
+        self._muster.gone(uid, 0.0)
+
+    def attempt(self, pod: PodView) -> list[Entry]:
+        """Try to place a pod now, or its whole gang. Pods that have to make room for it leave at once."""
+        unit = self._queue.unit(pod.uid)
+        if unit is None and (why := self._muster.why(pod.uid)):
+            return [Entry(pod, reason=why, gang=self._gang(pod))]
+        call = unit and self._muster.call(unit, self.world.state)
+        entries = [self._alone(pod)] if call is None else self._together(call)
+        for entry in entries:
+            entry.gang = self._gang(entry.pod)
+            if entry.node is not None:
+                self._muster.placed(entry.pod, 0.0)
+                self._queue.remove(entry.pod.uid)
+        return entries
+
+    def _gang(self, pod: PodView) -> str | None:
+        group = self._muster.roster.group_of(pod.uid)
+        return None if group is None else str(group.key)
+
+    def _together(self, call: Call) -> list[Entry]:
+        nodes = {pod.uid: explain_nodes(self._cycle(pod), pod) for pod in call.pods} if self.explain else {}
+        decision = self._gangs.decide(call)
+        if isinstance(decision, Refused):
+            reason = sentence(decision.park, self.world.state)
+            return [Entry(pod, reason=reason, nodes=nodes.get(pod.uid)) for pod in call.pods if not is_placeholder(pod)]
+        placed = {place.pod.uid: place for place in decision.places}
+        for pod in call.pods:
+            self._muster.hold(pod, decision.places, 0.0)
+        self._muster.holds.settle(call.key, len(call.held))
+        entries = []
+        for pod in call.pods:
+            place = placed.get(pod.uid)
+            if place is not None and not is_placeholder(pod):
+                entries.append(Entry(pod, place.node, nodes=nodes.get(pod.uid), taken=place.annotations))
+        return [*entries, *(entry for pod in decision.left for entry in self.attempt(pod))]
+
+    def _alone(self, pod: PodView) -> Entry:
+        self._muster.make_way(pod)
         entry = self._attempt(pod)
         if victims := entry.victims:
             for victim in victims:
-                self.world.state.remove(victim.uid)
+                self.leave(victim.uid)
+                self.arrive(victim)
             entry = self._attempt(pod)
             entry.victims = victims
             self._note(pod, f"took the place of {', '.join(victim.key for victim in victims)}")
@@ -109,22 +171,34 @@ class Simulation:
 
     def run(self) -> Obj:
         """Every pending pod, in the order of the files; then again those whom others helped, or drove out."""
-        latest: dict[str, Entry] = {}
+        latest: dict[str, Entry] = {pod.uid: Entry(pod) for pod in self.pending}
         pods = list(self.pending)
+        for pod in pods:
+            self.arrive(pod)
         while pods:
             room = placed = False
-            for entry in map(self.attempt, pods):
+            for entry in self.attempt_all(pods):
                 latest |= {entry.pod.uid: entry, **{victim.uid: Entry(victim) for victim in entry.victims}}
                 room, placed = room or bool(entry.victims), placed or entry.node is not None
             left = (entry for entry in latest.values() if entry.node is None)
             pods = [entry.pod for entry in left if placed and (room or entry.lonely)]
         return result(list(latest.values()))
 
+    def attempt_all(self, pods: Iterable[PodView]) -> Iterator[Entry]:
+        """Try each pod, and a gang where the first of its pods stands."""
+        tried: set[str] = set()
+        for pod in pods:
+            if pod.uid not in tried:
+                for entry in self.attempt(pod):
+                    tried.add(entry.pod.uid)
+                    yield entry
+
     def _take(self, pod: PodView) -> None:
         if pod.finished:
             return
         if pod.node:
             self.world.state.place(pod, pod.node)
+            self._muster.placed(pod, 0.0)
         else:
             self.pending.append(pod)
             self._nominations.see(pod)
@@ -137,10 +211,14 @@ class Simulation:
         nodes = explain_nodes(cycle, pod) if self.explain else None
         decision = cycle.decide(pod)
         if isinstance(decision, Place):
-            return Entry(pod, decision.node, nodes=nodes)
+            return Entry(pod, decision.node, nodes=nodes, taken=decision.annotations)
         victims = tuple(one._replace(node="") for one in decision.victims) if isinstance(decision, Preempt) else ()
         lonely = bool(decision.verdicts) and _is_lonely(decision, cycle)
-        return Entry(pod, reason=decision.message, nodes=nodes, victims=victims, lonely=lonely)
+        return Entry(pod, reason=sentence(decision, cycle.state), nodes=nodes, victims=victims, lonely=lonely)
+
+
+def _ids(text: str | None) -> list[int]:
+    return [int(part) for part in text.split(",")] if text else []
 
 
 def _is_lonely(decision: Park, cycle: Cycle) -> bool:

@@ -71,6 +71,8 @@ class _Clock:
             # Those who waited before are helped by room that is freed, and some by pods that are placed.
             again = list(self._waiting.values()) if freed else []
             self._waiting |= {pod.uid: pod for pod in fresh}
+            for pod in fresh:
+                self._simulation.arrive(pod)
             self._schedule(now, [*again, *fresh], quick=freed)
             if not self._arrivals and not self._endings:
                 self._schedule(now, self._waiting.values(), quick=False)  # for reasons that hold at the end
@@ -106,8 +108,11 @@ class _Clock:
 
     def _round(self, now: float, pods: Sequence[PodView], *, quick: bool) -> list[Entry]:
         refused: dict[Any, Entry] = {}
-        tried = []
+        tried: list[Entry] = []
+        done: set[str] = set()
         for pod in pods:
+            if pod.uid in done:  # with its gang
+                continue
             key, last = (shape_key(pod), bool(pod.problems)), self.entries[pod.uid]
             if key in refused:
                 # While the nodes only fill, what did not fit does not fit again.
@@ -115,15 +120,18 @@ class _Clock:
             elif quick and self._peaceful and last.reason and self._simulation.hopeless(pod):
                 refused[key] = last
             else:
-                tried.append(self._attempt(pod, now))
-                if tried[-1].victims:
+                found = [self._note(entry, now) for entry in self._simulation.attempt(pod)]
+                tried += found
+                done |= {entry.pod.uid for entry in found}
+                if any(entry.victims for entry in found):
                     refused.clear()
-                if tried[-1].node is None:
-                    refused[key] = tried[-1]
+                if len(found) == 1 and found[0].node is None and found[0].gang is None:
+                    refused[key] = found[0]
         return tried
 
-    def _attempt(self, pod: PodView, now: float) -> Entry:
-        entry = self._simulation.attempt(pod)
+    def _note(self, entry: Entry, now: float) -> Entry:
+        """What has become of a pod."""
+        pod = entry.pod
         for victim in entry.victims:
             self._drive_out(victim, now)
         self.entries[pod.uid] = entry
@@ -138,6 +146,7 @@ class _Clock:
         self._running[victim.uid].end = now
         self._leave(victim.uid)
         self._waiting[victim.uid] = waits = victim._replace(node="")
+        self._simulation.arrive(waits)
         self.entries[victim.uid] = Entry(waits)
 
     def _stay(self, pod: PodView, start: float, end: float) -> None:
@@ -148,7 +157,7 @@ class _Clock:
 
     def _leave(self, uid: str) -> None:
         del self._running[uid]
-        self._simulation.world.state.remove(uid)
+        self._simulation.leave(uid)
 
 
 def _checked(pod: PodView) -> PodView:

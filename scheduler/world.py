@@ -24,6 +24,7 @@ from kubenexus.common.objects import (
     project_storage_class,
     project_volume_attachment,
 )
+from kubenexus.scheduler.devices.sources import read_node_slice
 from kubenexus.scheduler.engine.objects import owner_key
 from kubenexus.scheduler.engine.state import State
 
@@ -77,10 +78,21 @@ _READERS: Final[dict[str, Callable[[Obj], Any]]] = {
     "Pod": project_pod,
     "Node": project_node,
     "Namespace": project_namespace,
+    "ResourceSlice": read_node_slice,
     **{kind: reader for kind, (_, reader) in _TABLES.items()},
 }
 _CLUSTER_WIDE: Final = frozenset(
-    ("Node", "Namespace", "PersistentVolume", "StorageClass", "CSINode", "CSIDriver", "VolumeAttachment", "DeviceClass")
+    (
+        "Node",
+        "Namespace",
+        "PersistentVolume",
+        "StorageClass",
+        "CSINode",
+        "CSIDriver",
+        "VolumeAttachment",
+        "DeviceClass",
+        "ResourceSlice",
+    )
 )
 
 
@@ -99,6 +111,13 @@ def owner_of(kind: str, key: str) -> OwnerKey | None:
     """Which owner of pods an object is, if it may say something about gangs."""
     group, name = _GANG_OWNERS.get(kind) or (("apps", kind) if kind in ("ReplicaSet", "StatefulSet") else ("", ""))
     return OwnerKey(group, name, *key.split("/", 1)) if name else None
+
+
+def owner_in(obj: Obj) -> tuple[OwnerKey, Obj] | None:
+    """The owner of pods that a raw object is, and what is kept of it."""
+    kind = kind_of(str(obj.get("apiVersion", "")).rpartition("/")[0], str(obj.get("kind")))
+    key = owner_of(kind, _key(kind, obj))
+    return None if key is None else (key, read(kind, obj))
 
 
 class World:

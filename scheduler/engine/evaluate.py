@@ -7,8 +7,8 @@ next pod of a shape costs little more than finding the maximum.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -239,6 +239,12 @@ class Verdict:
     reason: str
     code: Code
     nodes: tuple[int, ...]
+    detail: Callable[[int], str] | None = field(default=None, compare=False)
+
+    def about(self, node: int) -> str:
+        """The reason, with all that can be said about one node."""
+        more = self.detail(node) if self.detail else ""
+        return f"{self.reason} ({more})" if more else self.reason
 
 
 def explain(shape: Shape, state: State, at: At = ALL) -> list[Verdict]:
@@ -252,7 +258,7 @@ def explain(shape: Shape, state: State, at: At = ALL) -> list[Verdict]:
             refused |= nodes
             if nodes.any():
                 found = tuple(numbers[nodes].tolist())
-                verdicts.append(Verdict(asked.plugin.name, refusal.reason, refusal.code, found))
+                verdicts.append(Verdict(asked.plugin.name, refusal.reason, refusal.code, found, refusal.detail))
         left &= ~refused
     return verdicts
 

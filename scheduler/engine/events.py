@@ -18,11 +18,15 @@ class Event(Enum):
     NODE_TAINTS = auto()
     NODE_UNCORDONED = auto()
     NODE_FEATURES = auto()
+    NODE_TOPOLOGY = auto()
+    """what a node's annotations say of its machine, and of who has what of it"""
     POD_ADDED = auto()
     POD_DELETED = auto()
     """also when a pod has finished, or has given up a place that it was promised or booked on"""
     POD_LABELS = auto()
     POD_SHRUNK = auto()
+    POD_SEATS = auto()
+    """a pod has other NUMA nodes or GPUs than it was thought to have"""
     NAMESPACE_LABELS = auto()
     SELECTOR = auto()
     """a service or a controller with its selector"""
@@ -43,6 +47,17 @@ class Event(Enum):
 
 _VOLUMES: Final = frozenset((Event.PVC, Event.PV, Event.STORAGE_CLASS))
 _PODS: Final = frozenset((Event.POD_ADDED, Event.POD_DELETED, Event.POD_LABELS))
+_MACHINES: Final = frozenset(
+    (
+        Event.NODE_ALLOCATABLE,
+        Event.NODE_LABELS,
+        Event.NODE_TOPOLOGY,
+        Event.RESOURCE_SLICE,
+        Event.POD_DELETED,
+        Event.POD_SHRUNK,
+        Event.POD_SEATS,
+    )
+)
 
 # Plugin → what may lift its refusals, beside a new node. Whoever is not named here may be cured by anything.
 _CURES: Final[Mapping[str, frozenset[Event]]] = {
@@ -56,6 +71,8 @@ _CURES: Final[Mapping[str, frozenset[Event]]] = {
     ),
     "NodeDeclaredFeatures": frozenset((Event.NODE_FEATURES,)),
     "KubeletRejections": frozenset((Event.REJECTION_LIFTED,)),
+    "NUMATopology": _MACHINES,
+    "GPUTopology": _MACHINES,
     "VolumeRestrictions": frozenset((Event.POD_DELETED, Event.PVC)),
     "VolumeZone": _VOLUMES | {Event.NODE_LABELS},
     "NodeVolumeLimits": _VOLUMES | {Event.POD_DELETED, Event.CSI_NODE, Event.CSI_DRIVER, Event.VOLUME_ATTACHMENT},

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kubenexus.common.gangs import GangKey
 from kubenexus.common.objects import PodView
 from kubenexus.scheduler.engine.cycle import Cycle, Park, Place
 from kubenexus.scheduler.engine.evaluate import Board, Verdict, explain, summarize
@@ -29,6 +30,7 @@ FABRIC_PLUGIN = "NetworkFabric"
 class Call(NamedTuple):
     """A gang that wants to be placed: `need` of these pods together, the others if there is room."""
 
+    key: GangKey
     name: str
     pods: tuple[PodView, ...]
     need: int
@@ -38,6 +40,10 @@ class Call(NamedTuple):
     """how many of it have their place"""
     anchors: tuple[int, ...] = ()
     """the nodes that these are on"""
+    held: tuple[str, ...] = ()
+    """uids of placeholders that stand for these pods, and give way to them"""
+    reserves: int = 0
+    """how many of the pods are placeholders themselves"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,19 @@ class Gangs:
 
     def decide(self, call: Call) -> Placed | Refused:
         """Place the gang in the tightest domain that has room for it, or say why there is none."""
+        if not call.held:
+            return self._decide(call)
+        mark = self._state.checkpoint()
+        decision: Placed | Refused | None = None
+        try:
+            for uid in call.held:
+                self._state.remove(uid)
+            decision = self._decide(call)
+        finally:
+            (self._state.keep if isinstance(decision, Placed) else self._state.rollback)(mark)
+        return decision
+
+    def _decide(self, call: Call) -> Placed | Refused:
         # 1. How many could each node take, at most? If all together are too few, nothing needs to be tried.
         wish, pods = wish_of(call.pods), in_order(call.pods)
         bounds = [_Bound(self._cycle_of(kind[0]).board(kind[0]), kind, self._state) for kind in _kinds(pods)]
@@ -154,14 +173,16 @@ class Gangs:
             return pod, self._cycle_of(pod).verdicts(pod)
 
     def _refused(self, call: Call, pod: PodView, room: int, verdicts: list[Verdict], where: str) -> Refused:
-        nodes = int(self._state.alive.sum())
-        exist = len(call.pods) + call.done
-        placed = f", {call.done} of them placed" if call.done else ""
-        message = (
-            f"Gang {call.name} needs {call.size} members at once: {exist} exist{placed}, room for {room + call.done}"
-            f"{where}: {summarize(verdicts, nodes)}"
-        )
+        why = summarize(verdicts, int(self._state.alive.sum()))
+        message = f"{_want(call)}, room for {room + call.done}{where}: {why}"
         return Refused(Park(pod, message, tuple(verdicts)), room)
+
+
+def _want(call: Call) -> str:
+    if call.reserves:
+        return f"{call.name} needs room for itself and {call.reserves} more at once: {call.need} in all"
+    placed = f", {call.done} of them placed" if call.done else ""
+    return f"Gang {call.name} needs {call.size} members at once: {len(call.pods) + call.done} exist{placed}"
 
 
 class _Bound:

@@ -6,7 +6,7 @@ A `NodePlugin`'s answer for a node depends on that node alone, so the engine ask
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -42,11 +42,12 @@ class Code(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Refusal:
-    """A reason, and the nodes (of those asked about) that it holds for."""
+    """A reason, and the nodes (of those asked about) that it holds for; `detail` says more about one of them."""
 
     nodes: Mask
     reason: str
     code: Code = Code.UNSCHEDULABLE
+    detail: Callable[[int], str] | None = None
 
 
 class Taken(Protocol):

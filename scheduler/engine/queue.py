@@ -99,6 +99,11 @@ class Queue:
         entry = self._entries.get(name)
         return None if entry is None else entry.where
 
+    def unit(self, uid: str) -> Unit | None:
+        """The unit that a pod is in."""
+        name = self._units.get(uid)
+        return None if name is None else Unit(name, tuple(self._entries[name].pods.values()))
+
     def counts(self) -> Counter[Where]:
         """How many pods are where."""
         counts = Counter[Where]()
@@ -167,6 +172,13 @@ class Queue:
         if entry is not None:
             entry.errors += 1
             entry.since, entry.until = now, now + _backoff(entry.errors)
+            self._enter(entry, now)
+
+    def release(self, name: str, now: float) -> None:
+        """What was taken is settled; if pods are left in it or have joined it, they are tried next."""
+        entry = self._out(name)
+        if entry is not None:
+            entry.since = now
             self._enter(entry, now)
 
     def delay(self, name: str, until: float) -> None:

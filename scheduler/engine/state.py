@@ -19,7 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kubenexus.common.objects import Labels, NodeView, PodView, Usage
+from kubenexus.scheduler.devices.ledger import Ledger
+from kubenexus.scheduler.devices.sources import NodeSlice
 from kubenexus.scheduler.engine.carried import CarriedTerms
+from kubenexus.scheduler.engine.changes import ChangeLog
 from kubenexus.scheduler.engine.counts import Counts, PodCounts, Question, kind_of
 from kubenexus.scheduler.engine.domains import Totals
 from kubenexus.scheduler.engine.facts import ImageIndex, NodeFacts
@@ -32,30 +35,6 @@ PODS, CPU, MEMORY = "pods", "cpu", "memory"
 SCORED_CPU, SCORED_MEMORY = "cpu as scored", "memory as scored"
 _FIRST_SIZE = 64
 _MAX_FOOTPRINTS = 4096
-
-
-class ChangeLog:
-    """Which nodes changed, in order. A cache remembers how far it has read; one that waited too long starts over."""
-
-    LONGEST = 1 << 16
-
-    def __init__(self) -> None:
-        self._nodes: list[int] = []
-        self._dropped = 0
-
-    @property
-    def position(self) -> int:
-        return self._dropped + len(self._nodes)
-
-    def add(self, node: int) -> None:
-        self._nodes.append(node)
-        if len(self._nodes) > self.LONGEST:
-            self._dropped += len(self._nodes) // 2
-            del self._nodes[: len(self._nodes) // 2]
-
-    def since(self, position: int) -> set[int] | None:
-        """The nodes changed since then; None if that is forgotten."""
-        return set(self._nodes[position - self._dropped :]) if position >= self._dropped else None
 
 
 @dataclass(slots=True)
@@ -78,6 +57,8 @@ class State:
         self.namespaces: dict[str, Labels] = {}
         self.objects = Objects()
         """what else plugins look up: volumes, claims, services, budgets"""
+        self.devices = Ledger(self)
+        """the NUMA nodes and GPUs of every node, and who has them"""
         self.alive: Mask = np.zeros(0, dtype=np.bool_)
         self.alloc: Amounts = np.zeros((0, 0), dtype=np.int64)
         self.used: Amounts = np.zeros((0, 0), dtype=np.int64)
@@ -91,6 +72,8 @@ class State:
         self._free: list[int] = []
         self._rows: dict[str, int] = {}
         self._homes: dict[str, int] = {}
+        self._closed: dict[str, dict[int, int]] = {}
+        """by uid and row, what isolated pods keep others from"""
         self._counts = PodCounts()
         self._undo: list[tuple[int, PodView, int]] = []
         self._trials = 0
@@ -193,6 +176,13 @@ class State:
         self.images.set(node, ())
         self._node_changed(node)
         self._release(node)
+
+    def set_slice(self, key: str, found: NodeSlice | None) -> None:
+        """A ResourceSlice came, changed or (None) went."""
+        for name in self.devices.sources.set_slice(key, found):
+            node = self._index.get(name)
+            if node is not None:
+                self._node_changed(node)
 
     def set_namespace(self, name: str, labels: Labels | None) -> None:
         """A namespace came, changed or (None) went. Questions about namespaces' labels start anew."""
@@ -313,6 +303,10 @@ class State:
     def _node_changed(self, node: int) -> None:
         self.nodes_version += 1
         self.changes.add(node)
+        for pod in self.slots[node].pods.values():  # the machine may be another than it was taken for
+            if pod.annotations:
+                self._close(pod, node, -1)
+                self._close(pod, node, 1)
 
     def _put(self, pod: PodView, node: int) -> None:
         self._account(pod, node, 1)
@@ -332,6 +326,8 @@ class State:
             self._homes[pod.uid] = node
         else:
             del slot.pods[pod.uid], self._homes[pod.uid]
+        if pod.annotations:
+            self._close(pod, node, sign)
         footprint = self.footprint(pod.usage)  # before `used` is looked up: a new row makes a new array
         if sign > 0:
             self.used[:, node] += footprint
@@ -339,6 +335,24 @@ class State:
             self.used[:, node] -= footprint
         self._counts.add(pod, node, sign)
         self.changes.add(node)
+
+    def _close(self, pod: PodView, node: int, sign: int) -> None:
+        """Book what an isolated pod keeps others from (1), or no more (-1)."""
+        kept = self.devices.closed(pod, node) if sign > 0 else {}
+        rows = {self.row(name): amount for name, amount in kept.items()} or self._closed.pop(pod.uid, {})
+        for row, amount in rows.items():
+            self.used[row, node] += sign * amount
+        if kept:
+            self._closed[pod.uid] = rows
+
+    def booking(self, pod: PodView) -> Amounts:
+        """What a pod takes of the node that it is on, and keeps others from."""
+        taken = self.footprint(pod.usage)
+        if pod.uid in self._closed:
+            taken = taken.copy()
+            for row, amount in self._closed[pod.uid].items():
+                taken[row] += amount
+        return taken
 
     def footprint(self, usage: Usage) -> Amounts:
         """What a pod adds to its node's column. Pods of a template share their usage, and so this."""
@@ -356,6 +370,8 @@ class State:
     def validate(self) -> None:
         """Recompute everything from the views; AssertionError where the columns differ. For tests."""
         fresh = State()
+        for key, found in self.devices.sources.slices.items():
+            fresh.set_slice(key, found)
         for slot in self.slots:
             if slot.view is not None:
                 fresh.set_node(slot.view)
@@ -374,6 +390,7 @@ class State:
             theirs = (0, 0) if other is None else (int(fresh.alloc[twin, other]), int(fresh.used[twin, other]))
             assert mine == theirs, f"{slot.name} {resource}: {mine} kept, {theirs} recomputed"
         assert all(self._homes[uid] == node for uid in slot.pods), slot.name
+        assert other is None or self.devices.spot(node) == fresh.devices.spot(other), slot.name
         for question, counts in self._counts.answers():
             expected = sum(question.weigh(pod) for pod in slot.pods.values())
             assert counts[node] == expected, f"{slot.name} {question}: {counts[node]} kept, {expected} recomputed"

@@ -160,6 +160,8 @@ class _Sums:
         return may_stay
 
     def _share(self, pod: PodView) -> list[int]:
+        if pod.annotations:  # it may keep others from more than it takes
+            return [int(amount) for amount in self._state.booking(pod)[self._rows]]
         known = self._shares.get(id(pod.usage))
         if known is None:
             known = self._shares[id(pod.usage)] = self._state.footprint(pod.usage)[self._rows].tolist()

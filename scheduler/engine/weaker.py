@@ -63,4 +63,4 @@ class Weaker:
 
     def _sum(self, node: int) -> Amounts | int:
         """Rows that a footprint would add are there already: the pods have been placed."""
-        return sum((self._state.footprint(pod.usage) for pod in self.on(node)), start=0)
+        return sum((self._state.booking(pod) for pod in self.on(node)), start=0)

@@ -1,254 +1,113 @@
-"""The resolver takes whatever JSON there is, and webhook and scheduler agree whichever of them saw a pod first."""
+"""Gangs under random events: never partly placed by a decision, nothing overcommitted, nobody lost."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from hypothesis import event, example, given
-from hypothesis import strategies as st
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kubenexus.common import vocabulary as v
-from kubenexus.common.gangs import (
-    ANNOTATIONS,
-    OWNER_KINDS,
-    Gang,
-    GangKey,
-    Invalid,
-    PodFacts,
-    Resolution,
-    Single,
-    Waiting,
-    combine,
-    controller_of,
-    marks,
-    resolve,
-)
-from tests.owners import TEAM, Known, Obj, made, pod, reference
+from kubenexus.common.kube.mirror import Updated
+from kubenexus.common.objects import PodView
+from kubenexus.scheduler.actions import POD, Bind, Bound, Unbound
+from kubenexus.scheduler.engine.queue import Where
+from tests.builders import node, pod
+from tests.office import Office
 
-LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-
-# Every key that means something somewhere, so that wild objects are not merely noise.
-LABELS = (
-    *("spark-role", "spark-app-selector", "sparkoperator.k8s.io/app-name", "grove.io/podgang", "applicationId"),
-    *("leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/group-index"),
-    *("jobset.sigs.k8s.io/replicatedjob-name", "training.kubeflow.org/replica-type", "ray.io/group"),
-)
-FIELDS = (
-    *("spec", "metadata", "annotations", "uid", "name", "replicas", "parallelism", "completions", "completionMode"),
-    *(
-        "replicatedJobs",
-        "startupPolicy",
-        "startupPolicyOrder",
-        "dependsOn",
-        "template",
-        "runPolicy",
-        "schedulingPolicy",
-    ),
-    *("minAvailable", "gang", "minCount", "minMember", "tfReplicaSpecs", "pytorchReplicaSpecs", "mpiReplicaSpecs"),
-    *("Worker", "Launcher", "Master", "elasticPolicy", "minReplicas", "maxReplicas", "numOfHosts", "workerGroupSpecs"),
-    *("enableInTreeAutoscaling", "suspend", "tasks", "podgroups", "leaderWorkerTemplate", "size", "executor"),
-    *("instances", "memory", "cores", "gpu", "quantity", "dynamicAllocation", "enabled", "launcherCreationPolicy"),
-)
-
-texts = st.one_of(
-    st.sampled_from(["driver", "executor", "worker", "4", "1", "0", "true", "false", "g", "Indexed", "InOrder", "8g"]),
-    st.sampled_from(['[{"name":"g","minMember":3,"minResource":{"cpu":"1"}}]', "WaitForWorkersReady", "LeaderReady"]),
-    st.text(max_size=80),
-)
-scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.integers(-1, 9), st.floats(), texts)
-wild = st.recursive(
-    scalars,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=5), inner, max_size=6)
-    ),
-    max_leaves=25,
-)
-some_labels = st.fixed_dictionaries({}, optional=dict.fromkeys(LABELS, texts))
-keys = st.sampled_from([*LABELS, *sorted(ANNOTATIONS)])
-pods = st.fixed_dictionaries(
-    {
-        "metadata": st.one_of(
-            wild,
-            st.fixed_dictionaries(
-                {},
-                optional={
-                    "labels": some_labels | st.dictionaries(keys, texts, max_size=6) | wild,
-                    "annotations": st.dictionaries(keys, texts, max_size=6) | wild,
-                    "ownerReferences": st.just([reference(made("batch/v1/Job", "train"))]) | wild,
-                    "namespace": st.just(TEAM) | wild,
-                },
-            ),
-        )
-    },
-    optional={"spec": wild | st.just({"schedulingGroup": {"podGroupName": "g"}})},
-)
+SIZES = {"a": 1, "b": 2, "c": 3, "d": 5}
 
 
-class Anything:
-    """Knows every object: each is `spec` with the identity that was asked for, or something that is no object."""
+class Traffic(RuleBasedStateMachine):
+    """Members come and go, nodes come, binds succeed and fail, in any order."""
 
-    def __init__(self, answer: Any, by: Obj | None) -> None:
-        self._answer, self._by = answer, by
+    def __init__(self) -> None:
+        super().__init__()
+        self.office = Office(node("n0").capacity(cpu=4))
+        self.nodes = 1
+        self.named = 0
+        self.views: dict[str, PodView] = {}
+        self.binding: list[Bind] = []
 
-    def get(self, api_version: str, kind: str, namespace: str, name: str, uid: str) -> Any:
-        assert (api_version.rpartition("/")[0], kind) in OWNER_KINDS
-        assert isinstance(namespace, str)
-        assert name
-        if not isinstance(self._answer, dict):
-            return self._answer
-        references = [reference(self._by)] if self._by else []
-        metadata = {"uid": uid, "annotations": self._answer.get("annotations"), "ownerReferences": references}
-        return {**self._answer, "metadata": metadata}
+    @rule(gang=st.sampled_from(sorted(SIZES)), cpu=st.integers(1, 3), gated=st.booleans())
+    def come(self, gang: str, cpu: int, gated: bool) -> None:
+        self.named += 1
+        member = pod(f"{gang}{self.named}").cpu(cpu).gang(gang, SIZES[gang])
+        view = self.office.see(member.gate("wait") if gated and cpu == 3 else member)
+        self.views[view.uid] = view
 
+    @rule(cpu=st.integers(1, 8))
+    def node_joins(self, cpu: int) -> None:
+        self.office.node(node(f"n{self.nodes}").capacity(cpu=cpu))
+        self.nodes += 1
 
-OWNERS = [made(f"{group}/v1/{kind}", "above") for group, kind in sorted(OWNER_KINDS)]
+    @precondition(lambda self: self.views)
+    @rule(data=st.data())
+    def member_goes(self, data: st.DataObject) -> None:
+        uid = data.draw(st.sampled_from(sorted(self.views)))
+        self.office.gone(self.views.pop(uid))
 
+    @rule(seconds=st.sampled_from([0.0, 1.0, 10.0, 400.0]))
+    def decide(self, seconds: float) -> None:
+        before = self.placed()
+        binds = [action for action in self.office.decide(after=seconds) if isinstance(action, Bind)]
+        for gang, size in SIZES.items():
+            new = sum(bind.pod.name.startswith(gang) for bind in binds)
+            assert new == 0 or before[gang] + new >= size, f"{gang}: {new} placed beside {before[gang]}, {size} needed"
+        self.binding += binds
 
-def is_sound(answer: Resolution) -> bool:
-    if isinstance(answer, Gang):
-        bounds = [answer.min_available, answer.first.members if answer.first else 1]
-        bounds.append(answer.reserve.count if answer.reserve else 1)
-        return all(1 <= bound <= v.MAX_GANG_SIZE for bound in bounds) and bool(LABEL_VALUE.fullmatch(answer.key.id))
-    if isinstance(answer, Invalid):
-        return answer.reason.endswith(".") and len(answer.reason) < 400
-    return isinstance(answer, Single | Waiting)
+    @precondition(lambda self: self.binding)
+    @rule(data=st.data(), well=st.booleans())
+    def bind_ends(self, data: st.DataObject, well: bool) -> None:
+        bind = self.binding.pop(data.draw(st.integers(0, len(self.binding) - 1)))
+        outcome = Bound(bind) if well else Unbound(bind, "chance")
+        self.office.desk.finish(outcome, self.office.now)
+        old = self.views.get(bind.pod.uid)
+        if well and old is not None:
+            self.views[bind.pod.uid] = new = bind.pod._replace(node=bind.node, phase="Running")
+            self.office.hear(POD, Updated(new.uid, old, new))
 
+    def placed(self) -> dict[str, int]:
+        names = [view.name for view, _ in self.office.desk.state.pods()]
+        return {gang: sum(name.startswith(gang) for name in names) for gang in SIZES}
 
-@given(pods | wild, wild, st.none() | st.sampled_from(OWNERS))
-@example({"metadata": {"annotations": {"yunikorn.apache.org/task-groups": "[" * 5000}}}, None, None)
-@example({"metadata": {"labels": {v.GANG_NAME: "\ud800", v.GANG_MIN_AVAILABLE: "3"}}}, None, None)
-def test_no_pod_and_no_owner_makes_it_raise(raw: Any, answer: Any, above: Obj | None) -> None:
-    owner = {**answer, "spec": answer} if isinstance(answer, dict) else answer
-    found = resolve(PodFacts.from_json(raw, TEAM), Anything(owner, above))
-    event(type(found).__name__)
-    assert is_sound(found)
+    @invariant()
+    def nothing_is_overcommitted(self) -> None:
+        state = self.office.desk.state
+        row = state.row("cpu")
+        assert (state.used[row] <= state.alloc[row]).all()
+        state.validate()
 
+    @invariant()
+    def everybody_is_somewhere(self) -> None:
+        """Each pod has a node, waits in the queue or waits for its gang; in one place each."""
+        desk = self.office.desk
+        for uid in self.views:
+            places: list[Any] = [
+                desk.state.home(uid) is not None,
+                desk.queue.unit(uid) is not None,
+                bool(desk.muster.why(uid)),
+            ]
+            assert any(places), uid
+            assert not places[0] or desk.queue.where(uid) in (None, Where.OUT), "placed, and to be placed"
 
-# One healthy spec of each kind that decides, with all the fields its rule reads.
-SPECS: list[tuple[str, Obj]] = [
-    ("batch/v1/Job", {"parallelism": 4, "completions": 4, "completionMode": "Indexed"}),
-    ("apps/v1/ReplicaSet", {"replicas": 4}),
-    ("apps/v1/StatefulSet", {"replicas": 4, "podManagementPolicy": "Parallel"}),
-    (
-        "jobset.x-k8s.io/v1alpha2/JobSet",
-        {
-            "startupPolicy": {"startupPolicyOrder": "InOrder"},
-            "replicatedJobs": [
-                {
-                    "name": "w",
-                    "replicas": 2,
-                    "dependsOn": [],
-                    "template": {"spec": {"parallelism": 4, "completions": 3}},
-                }
-            ],
-        },
-    ),
-    ("batch.volcano.sh/v1alpha1/Job", {"minAvailable": 0, "tasks": [{"replicas": 8, "minAvailable": 2}]}),
-    *(
-        (
-            f"kubeflow.org/v1/{kind}",
-            {
-                f"{prefix}ReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 3}, "Launcher": {}},
-                "runPolicy": {"schedulingPolicy": {"minAvailable": 0}},
-                "elasticPolicy": {"minReplicas": 2},
-                "launcherCreationPolicy": "WaitForWorkersReady",
-            },
-        )
-        for kind, prefix in (("PyTorchJob", "pytorch"), ("MPIJob", "mpi"))
-    ),
-    (
-        "ray.io/v1/RayCluster",
-        {
-            "suspend": False,
-            "enableInTreeAutoscaling": False,
-            "workerGroupSpecs": [
-                {"replicas": 2, "minReplicas": 1, "maxReplicas": 3, "numOfHosts": 2, "suspend": False}
-            ],
-        },
-    ),
-    (
-        "sparkoperator.k8s.io/v1beta2/SparkApplication",
-        {
-            "type": "Scala",
-            "memoryOverheadFactor": "0.2",
-            "dynamicAllocation": {"enabled": True, "initialExecutors": 3, "minExecutors": 2},
-            "executor": {"instances": 2, "cores": 2, "memory": "4g", "gpu": {"name": "nvidia.com/gpu", "quantity": 1}},
-        },
-    ),
-]
-SPARK = {"spark-role": "driver", "spark-app-selector": "s", "sparkoperator.k8s.io/app-name": "x"}
-SIZE = {v.GANG_MIN_AVAILABLE: "3"}
+    def teardown(self) -> None:
+        """With room for all, every gang that is whole runs in the end."""
+        self.office.node(node("last").capacity(cpu=1000))
+        for _ in range(3):
+            self.decide(400.0)
+            while self.binding:
+                bind = self.binding.pop()
+                self.office.desk.finish(Bound(bind), self.office.now)
+                if bind.pod.uid in self.views:
+                    new = bind.pod._replace(node=bind.node, phase="Running")
+                    self.office.hear(POD, Updated(new.uid, bind.pod, new))
+        placed = self.placed()
+        for gang, size in SIZES.items():
+            members = [view for view in self.views.values() if view.name.startswith(gang) and not view.gates]
+            assert placed[gang] == (len(members) if len(members) >= size else placed[gang])
+            assert len(members) >= size or placed[gang] <= len(members)
 
 
-def paths(value: Any, above: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    """Every place in a JSON value below its root."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path for key, one in inner for path in ((*above, key), *paths(one, (*above, key)))]
-
-
-def changed(value: Any, path: tuple[str | int, ...], new: Any) -> Any:
-    """A copy of a JSON value with another one at a place in it."""
-    if not path:
-        return new
-    copy: Any = dict(value) if isinstance(value, dict) else list(value)
-    copy[path[0]] = changed(value[path[0]], path[1:], new)
-    return copy
-
-
-@given(st.sampled_from(SPECS), st.randoms(use_true_random=False), scalars | wild, st.booleans())
-def test_no_single_field_of_an_owner_makes_it_raise(spec: tuple[str, Obj], random: Any, new: Any, sized: bool) -> None:
-    kind, healthy = spec
-    owner = made(kind, "x", changed(healthy, random.choice(paths(healthy)), new), notes=SIZE if sized else None)
-    labels = {"jobset.sigs.k8s.io/replicatedjob-name": "w", **(SPARK if "Spark" in kind else {})}
-    assert is_sound(resolve(pod(owner, labels=labels), Known(owner)))
-
-
-class Recorded(dict[str, str]):
-    """Annotations that remember what they were asked for."""
-
-    def __init__(self, texts: Mapping[str, str]) -> None:
-        super().__init__(texts)
-        self.asked: set[str] = set()
-
-    def get(self, key: str, default: Any = None) -> Any:
-        self.asked.add(key)
-        return super().get(key, default)
-
-    def __contains__(self, key: object) -> bool:
-        self.asked.add(str(key))
-        return super().__contains__(key)
-
-
-@given(some_labels, st.dictionaries(keys, texts, max_size=2), st.sampled_from(SPECS))
-def test_no_annotation_is_read_that_the_list_leaves_out(
-    labels: dict[str, str], notes: dict[str, str], spec: tuple[str, Obj]
-) -> None:
-    recorded = Recorded(notes)
-    facts = pod(made(spec[0], "x"), labels=labels)
-    resolve(replace(facts, annotations=recorded), Anything({"spec": spec[1]}, None))
-    assert recorded.asked <= ANNOTATIONS
-
-
-@given(some_labels, wild, st.sampled_from(OWNERS))
-def test_what_the_webhook_writes_changes_no_gang(labels: dict[str, str], answer: Any, owner: Obj) -> None:
-    facts = PodFacts(TEAM, labels, owner=controller_of({"metadata": {"ownerReferences": [reference(owner)]}}))
-    owners = Anything({"spec": answer}, None)
-    gang = resolve(facts, owners)
-    event(type(gang).__name__)
-    if isinstance(gang, Gang):
-        written = marks(gang)
-        marked = replace(facts, labels={**labels, **written.labels}, annotations=written.annotations)
-        assert resolve(marked, owners) == gang
-        stored = resolve(marked, Known())
-        assert isinstance(stored, Gang)
-        assert (stored.key, stored.min_available) == (gang.key, gang.min_available)
-
-
-@given(st.lists(st.integers(1, v.MAX_GANG_SIZE), min_size=1, max_size=20))
-def test_the_largest_size_counts_and_only_a_disagreement_warns(sizes: list[int]) -> None:
-    quorum = combine(Gang(GangKey(TEAM, "g"), "g", size, "kubenexus") for size in sizes)
-    assert quorum.min_available == quorum.needed({}) == max(sizes)
-    assert len(quorum.warnings) == (len(set(sizes)) > 1)
+Traffic.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestTraffic = Traffic.TestCase

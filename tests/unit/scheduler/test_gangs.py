@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from kubenexus.common import vocabulary as v
+from kubenexus.common.kube.mirror import Synced
 from kubenexus.scheduler.actions import ERROR, Bind, Report, Unbound
 from kubenexus.scheduler.muster import PATIENCE
 from tests.builders import Builder, NodeBuilder, PodBuilder, job, node, pod
@@ -328,3 +329,60 @@ def test_half_placed_gang_says_so_while_it_waits_for_room() -> None:
     office.desk.take()
     [report] = office.decide(after=1)
     assert "needs 2 members at once: 2 exist, 1 of them placed, room for 1: 0/1 nodes" in report.message
+
+
+# G13: room for pods that do not exist yet
+
+
+def spark(role: str, name: str, executors: int) -> PodBuilder:
+    made = pod(name).label("spark-role", role).label("spark-app-selector", "app")
+    made.annotation(v.EXECUTOR_COUNT, str(executors)).annotation(v.EXECUTOR_CPU, "4").annotation(
+        v.EXECUTOR_MEMORY, "8Gi"
+    )
+    return made.cpu(2).memory("4Gi") if role == "driver" else made.cpu(4).memory("8Gi")
+
+
+def cluster(*cpus: int) -> Office:
+    return Office(*(node(f"n{i}").capacity(cpu=cpu, memory="512Gi") for i, cpu in enumerate(cpus)))
+
+
+def test_spark_driver_waits_until_its_executors_would_fit_too() -> None:
+    office = cluster(20, 20)
+    office.see(spark("driver", "driver", 10))
+    message = told(office.decide())["driver"]
+    assert message.startswith("Spark app driver needs room for itself and 10 more at once: 11 in all, room for ")
+    office.node(node("more").capacity(cpu=20, memory="512Gi"))
+    assert set(bound(office.decide(after=10))) == {"driver"}
+
+
+def test_executors_get_the_room_that_was_held_and_nobody_else_does() -> None:
+    office = cluster(22, 20)
+    office.see(spark("driver", "driver", 10))
+    office.bind(office.decide())
+    office.see(pod("batch").cpu(4))
+    assert bound(office.decide()) == {}
+    come(office, [spark("executor", f"exec-{i}", 10) for i in range(10)])
+    assert len(bound(office.decide())) == 10
+    assert bound(office.decide(after=30)) == {}
+    office.desk.state.validate()
+
+
+@pytest.mark.parametrize("end", ["driver gone", "time over"])
+def test_held_room_is_given_back(end: str) -> None:
+    office = cluster(22, 20)
+    view = office.see(spark("driver", "driver", 10))
+    office.bind(office.decide())
+    office.see(pod("batch").cpu(4))
+    assert bound(office.decide()) == {}
+    if end == "driver gone":
+        office.gone(view)
+    assert set(bound(office.decide(after=10 if end == "driver gone" else 600))) == {"batch"}
+
+
+def test_room_is_held_again_after_a_restart() -> None:
+    office = cluster(22, 20)
+    office.desk.expect(["Pod"])
+    office.see(spark("driver", "driver", 10).node("n0"))
+    office.hear("Pod", Synced())
+    office.see(pod("batch").cpu(4))
+    assert bound(office.decide()) == {}
