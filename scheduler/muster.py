@@ -6,7 +6,7 @@ missing. Once the gang has what it needs, members that come later or come back a
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -19,15 +19,9 @@ from kubenexus.common.gangs import (
     GangKey,
     Invalid,
     OwnerKey,
-    OwnerRef,
-    OwnerStore,
-    PodFacts,
     Reservation,
-    Resolution,
     Single,
     Waiting,
-    controller_of,
-    resolve,
 )
 from kubenexus.common.objects import PodView
 from kubenexus.scheduler.actions import UNSCHEDULABLE, Report
@@ -37,19 +31,12 @@ from kubenexus.scheduler.engine.holds import Holds, is_placeholder, placeholders
 from kubenexus.scheduler.engine.queue import FIRST_BACKOFF, Queue, Unit
 from kubenexus.scheduler.engine.roster import Group, Member, Roster
 from kubenexus.scheduler.engine.state import State
+from kubenexus.scheduler.membership import Membership
 
 Obj = dict[str, Any]
 
 PATIENCE: Final = 10.0
 """seconds until it is reported that members of a gang, or what describes it, are missing; pods may say otherwise"""
-_JOB: Final = ("batch", "Job")
-
-
-class _Known(NamedTuple):
-    """What a pod was resolved to, and from what."""
-
-    facts: tuple[object, ...]
-    answer: Resolution
 
 
 class How(Enum):
@@ -67,26 +54,6 @@ class _Mode(NamedTuple):
     role: str | None
 
 
-class _Successes(NamedTuple):
-    """How many pods of a Job have finished well; its uid and that of its controller, if it has one."""
-
-    own: str
-    above: str
-    number: int
-
-
-class _Asking:
-    """Owners, and which of them were asked about."""
-
-    def __init__(self, owners: OwnerStore) -> None:
-        self._owners = owners
-        self.asked: set[OwnerKey] = set()
-
-    def get(self, api_version: str, kind: str, namespace: str, name: str, uid: str) -> Obj | None:
-        self.asked.add(OwnerKey(api_version.rpartition("/")[0], kind, namespace, name))
-        return self._owners.get(api_version, kind, namespace, name, uid)
-
-
 @dataclass(slots=True)
 class _Overdue:
     """What is reported once a time has come, unless it is over by then."""
@@ -102,30 +69,20 @@ class Muster:
         self.roster = Roster()
         self.holds = Holds(state)
         self._queue = queue
-        self._owners = OwnerStore()
-        self._watched: frozenset[tuple[str, str]] = frozenset()
-        self._known: dict[str, _Known] = {}
-        self._dependents: defaultdict[OwnerKey, set[str]] = defaultdict(set)
-        self._asked: dict[str, frozenset[OwnerKey]] = {}
+        self._membership = Membership()
+        self.watch = self._membership.watch
         self._pods: dict[str, PodView] = {}
         """those in gangs, and those whose gang cannot be told"""
         self._held: dict[str, str] = {}
         """pods that cannot be tried, and why"""
         self._modes: dict[GangKey, _Mode] = {}
         self._overdue: dict[str | GangKey, _Overdue] = {}
-        self._succeeded: dict[OwnerKey, _Successes] = {}
-
-    def watch(self, kinds: Iterable[tuple[str, str]]) -> None:
-        """Owners of these kinds will be told of; one of another kind is not waited for."""
-        self._watched = frozenset(kinds)
 
     # Hearing
 
     def waits(self, pod: PodView, now: float) -> None:
         """A pod of ours came without a node, or changed."""
-        answer = self._resolve(pod)
-        if isinstance(answer, Waiting) and not self._worth_waiting(answer):
-            answer = Single("owner not watched")
+        answer = self._membership.of(pod)
         self._held.pop(pod.uid, None)
         if isinstance(answer, Gang):
             self._pods[pod.uid] = pod
@@ -141,7 +98,7 @@ class Muster:
 
     def placed(self, pod: PodView, now: float) -> None:
         """A pod has a node, by us or by others."""
-        answer = self._resolve(pod)
+        answer = self._membership.of(pod)
         self._held.pop(pod.uid, None)
         self._overdue.pop(pod.uid, None)
         if isinstance(answer, Gang):
@@ -152,27 +109,15 @@ class Muster:
 
     def gone(self, uid: str, now: float) -> bool:
         """A pod is no more, or has finished. Whether room became free that was held for others of its kind."""
-        self._known.pop(uid, None)
+        self._membership.forget(uid)
         self._held.pop(uid, None)
         self._overdue.pop(uid, None)
-        for key in self._asked.pop(uid, frozenset()):
-            self._dependents[key].discard(uid)
-            if not self._dependents[key]:
-                del self._dependents[key]
         self._leave(uid, now)
         return self.holds.release(uid)
 
     def owner(self, key: OwnerKey, owner: Obj | None, now: float) -> None:
         """What stands behind pods came, changed or (None) went."""
-        if owner is None:
-            self._owners.remove(key)
-            self._succeeded.pop(key, None)
-        else:
-            self._owners.set(key, owner)
-            if (key.group, key.kind) == _JOB and (successes := _successes(owner)).number:
-                self._succeeded[key] = successes
-        for uid in sorted(self._dependents.get(key, ())):
-            self._known.pop(uid, None)
+        for uid in self._membership.owner(key, owner):
             if uid in self._pods:
                 self._again(self._pods[uid], now)
 
@@ -197,34 +142,6 @@ class Muster:
             self._modes.pop(before.key, None)
             self._overdue.pop(before.key, None)
 
-    # Which gang
-
-    def _resolve(self, pod: PodView) -> Resolution:
-        facts = (pod.labels, pod.annotations, pod.owner, pod.spec.scheduling_group)
-        known = self._known.get(pod.uid)
-        if known is not None and known.facts == facts:
-            return known.answer
-        asking = _Asking(self._owners)
-        owner = None if pod.owner is None else OwnerRef(*pod.owner)
-        answer = resolve(PodFacts(pod.namespace, pod.labels, pod.annotations, owner, facts[3]), asking)
-        self._known[pod.uid] = _Known(facts, answer)
-        self._depend(pod.uid, frozenset(asking.asked))
-        return answer
-
-    def _depend(self, uid: str, keys: frozenset[OwnerKey]) -> None:
-        before = self._asked.get(uid, frozenset())
-        if keys == before:
-            return
-        for key in before - keys:
-            self._dependents[key].discard(uid)
-        for key in keys - before:
-            self._dependents[key].add(uid)
-        self._asked[uid] = keys
-
-    def _worth_waiting(self, answer: Waiting) -> bool:
-        """Whether what is not known may become known. A PodGroup that a pod names is waited for in any case."""
-        return not answer.owner.uid or (answer.owner.group, answer.owner.kind) in self._watched
-
     def _hold(self, pod: PodView, answer: Waiting | Invalid, now: float) -> None:
         self._queue.remove(pod.uid)
         wrong = isinstance(answer, Invalid)
@@ -237,7 +154,7 @@ class Muster:
 
     def _arrange(self, group: Group, now: float, *changed: PodView) -> None:
         """Bring the members of a gang where they belong: those that changed, or all if the gang itself has."""
-        group.finished = self._finished(group)
+        group.finished = self._membership.finished(group)
         mode = _mode(group)
         same = mode == self._modes.get(group.key)
         members = [group.members[pod.uid] for pod in changed] if same else list(group.members.values())
@@ -262,15 +179,6 @@ class Muster:
             self._overdue.pop(group.key, None)
         elif group.key not in self._overdue:
             self._overdue[group.key] = _Overdue(now + _patience(group))
-
-    def _finished(self, group: Group) -> int:
-        """Members that have finished well, as far as Jobs tell: of the Jobs that members have, or all of a JobSet."""
-        if not self._succeeded:
-            return 0
-        members = group.members.values()
-        uids = {one.pod.owner.uid for one in members if one.pod.owner}
-        uids |= {one.gang.owner_uid for one in members if group.key.id == f"jobset-{one.gang.owner_uid[:13]}"}
-        return sum(number for own, above, number in self._succeeded.values() if own in uids or above in uids)
 
     # Trying
 
@@ -313,7 +221,7 @@ class Muster:
             self.holds.settle(group.key, 1)
 
     def _reservation(self, pod: PodView) -> Reservation | None:
-        answer = self._resolve(pod)
+        answer = self._membership.of(pod)
         return answer.reserve if isinstance(answer, Gang) else None
 
     def again(self, pod: PodView, now: float) -> str:
@@ -393,9 +301,3 @@ def _seconds(text: str) -> float:
         return v.parse_duration(v.GANG_TIMEOUT, text) / 1000
     except v.VocabularyError:
         return PATIENCE
-
-
-def _successes(job: Obj) -> _Successes:
-    count, above = (job.get("status") or {}).get("succeeded"), controller_of(job)
-    uid = str((job.get("metadata") or {}).get("uid", ""))
-    return _Successes(uid, above.uid if above else "", count if isinstance(count, int) else 0)

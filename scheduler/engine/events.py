@@ -71,6 +71,7 @@ _CURES: Final[Mapping[str, frozenset[Event]]] = {
     ),
     "NodeDeclaredFeatures": frozenset((Event.NODE_FEATURES,)),
     "KubeletRejections": frozenset((Event.REJECTION_LIFTED,)),
+    "NetworkFabric": frozenset((Event.NODE_LABELS, Event.NODE_ALLOCATABLE, Event.POD_DELETED, Event.POD_SHRUNK)),
     "NUMATopology": _MACHINES,
     "GPUTopology": _MACHINES,
     "VolumeRestrictions": frozenset((Event.POD_DELETED, Event.PVC)),

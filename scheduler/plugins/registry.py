@@ -14,10 +14,14 @@ from kubenexus.scheduler.engine.shape import Weighted
 from kubenexus.scheduler.plugins.arguments import NoArgs, read_args
 from kubenexus.scheduler.plugins.balanced import NodeResourcesBalancedAllocation
 from kubenexus.scheduler.plugins.dynamic_resources import DynamicResources
+from kubenexus.scheduler.plugins.fabric import NetworkFabric
+from kubenexus.scheduler.plugins.fragmentation import ResourceFragmentation
+from kubenexus.scheduler.plugins.gpu import GPUTopology
 from kubenexus.scheduler.plugins.images import ImageLocality
 from kubenexus.scheduler.plugins.node_affinity import NodeAffinity
 from kubenexus.scheduler.plugins.node_facts import NodeDeclaredFeatures, NodeName, NodeUnschedulable
 from kubenexus.scheduler.plugins.node_ports import NodePorts
+from kubenexus.scheduler.plugins.numa import NUMATopology
 from kubenexus.scheduler.plugins.pod_affinity import InterPodAffinity
 from kubenexus.scheduler.plugins.rejections import KubeletRejections
 from kubenexus.scheduler.plugins.resources import NodeResourcesFit
@@ -60,6 +64,10 @@ PLUGINS: Mapping[str, Factory] = {
     "PodTopologySpread": PodTopologySpread,
     "InterPodAffinity": InterPodAffinity,
     "DynamicResources": DynamicResources,
+    "NetworkFabric": plain(NetworkFabric),
+    "NUMATopology": NUMATopology,
+    "GPUTopology": GPUTopology,
+    "ResourceFragmentation": ResourceFragmentation,
 }
 
 # kube-scheduler's default profile: names in its order, with the weights of their scores; and what we add.
@@ -85,6 +93,10 @@ DEFAULTS: Mapping[str, int] = {
     "DefaultBinder": 0,
     "NodeDeclaredFeatures": 0,
     "KubeletRejections": 0,
+    "GPUTopology": 3,
+    "NUMATopology": 3,
+    "ResourceFragmentation": 10,
+    "NetworkFabric": 1,
 }
 # Parts of the scheduler itself, not plugins of the engine; without those of the second line it would not work.
 BUILT_IN = frozenset(("SchedulingGates", "PrioritySort", "DefaultBinder", "DefaultPreemption"))

@@ -1,0 +1,130 @@
+"""Fabric: the tier that a pod asks for, and the domain that a whole gang lands in."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubenexus.common import vocabulary as v
+from tests.builders import NodeBuilder, PodBuilder, node, pod
+from tests.office import Office, bound, told
+
+
+def fleet() -> list[NodeBuilder]:
+    """The acceptance fleet: two NVLink cliques of two nodes on one fabric, InfiniBand, and Ethernet."""
+    rows = [
+        ("n01", 8, "nvswitch", "fabric-01", "A", "az-a", "uuid.0"),
+        ("n02", 8, "nvswitch", "fabric-01", "A", "az-a", "uuid.0"),
+        ("n03", 8, "nvswitch", "fabric-01", "A", "az-a", "uuid.1"),
+        ("n04", 8, "nvswitch", "fabric-01", "A", "az-a", "uuid.1"),
+        ("n05", 4, "infiniband", "fabric-02", "B", "az-a", ""),
+        ("n06", 4, "infiniband", "fabric-02", "B", "az-a", ""),
+        ("n07", 2, "ethernet", "fabric-03", "C", "az-b", ""),
+        ("n08", 2, "ethernet", "fabric-03", "C", "az-b", ""),
+    ]
+    return [_row(*row) for row in rows]
+
+
+def _row(name: str, gpus: int, kind: str, fabric: str, rack: str, zone: str, clique: str) -> NodeBuilder:
+    made = node(name).capacity(cpu=128, memory="1Ti", gpu=gpus).zone(zone)
+    labels = {v.FABRIC_TYPE: kind, v.FABRIC_ID: fabric, v.RACK_ID: rack, v.NVIDIA_CLIQUE: clique}
+    for key, value in labels.items():
+        if value:
+            made.label(key, value)
+    return made
+
+
+def gang(size: int, gpu: int, **notes: str) -> list[PodBuilder]:
+    made = [pod(f"p{i}").gpu(gpu).gang("g", size) for i in range(size)]
+    for one in made:
+        for key, value in notes.items():
+            one.annotation({"clique": v.REQUIRE_CLIQUE, "locate": v.CO_LOCATE, "tier": v.MIN_FABRIC_TIER}[key], value)
+    return made
+
+
+def place(pods: list[PodBuilder], *, without: tuple[str, ...] = (), running: list[PodBuilder] | None = None) -> Office:
+    office = Office(*(one for one in fleet() if one.obj["metadata"]["name"] not in without))
+    for one in [*(running or []), *pods]:
+        office.see(one)
+    return office
+
+
+CLIQUES = [{"n01", "n02"}, {"n03", "n04"}]
+
+
+@pytest.mark.parametrize(
+    "notes", [{}, {"clique": "true"}, {"locate": "strict"}], ids=["said nothing", "clique", "strict"]
+)
+def test_gang_lands_in_one_clique(notes: dict[str, str]) -> None:
+    nodes = set(bound(place(gang(4, 2, **notes)).decide()).values())
+    assert any(nodes <= clique for clique in CLIQUES)
+
+
+def test_gang_too_large_for_a_clique_lands_on_one_fabric() -> None:
+    placed = bound(place(gang(4, 8)).decide())
+    assert set(placed.values()) == {"n01", "n02", "n03", "n04"}
+
+
+def test_gang_that_requires_a_clique_and_fits_none_waits_as_a_whole() -> None:
+    office = place(gang(4, 8, clique="true"))
+    actions = office.decide()
+    assert bound(actions) == {}
+    assert told(actions)["p0"].startswith("Gang g needs 4 members at once: 4 exist, room for 2 in NVLink clique uuid.0")
+
+
+def test_of_domains_of_one_level_the_smallest_with_room_wins() -> None:
+    """Cliques of one node have no room for both; of the fabrics the smaller one is enough."""
+    pods = [one.set("spec.affinity", apart()).label("app", "x") for one in gang(2, 4)]
+    assert set(bound(place(pods, without=("n01", "n03")).decide()).values()) == {"n05", "n06"}
+
+
+def apart() -> dict[str, object]:
+    """Not two on one node."""
+    term = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def test_later_members_follow_the_first_into_their_clique() -> None:
+    running = [pod("first").gpu(2).gang("g", 2).annotation(v.REQUIRE_CLIQUE, "true").node("n03")]
+    office = place(gang(2, 2, clique="true")[:1], running=running)
+    assert set(bound(office.decide()).values()) <= {"n03", "n04"}
+
+
+def test_pod_without_a_gang_ignores_cliques() -> None:
+    assert set(bound(place([pod("p").gpu(2).annotation(v.REQUIRE_CLIQUE, "true")]).decide())) == {"p"}
+
+
+def test_gang_of_cpus_is_not_drawn_to_cliques() -> None:
+    pods = [pod(f"p{i}").cpu(100).gang("g", 2) for i in range(2)]
+    assert len(bound(place(pods).decide())) == 2
+
+
+@pytest.mark.parametrize(
+    ("tier", "nodes"),
+    [
+        ("nvswitch", {"n01", "n02", "n03", "n04"}),
+        ("infiniband", {"n01", "n02", "n03", "n04", "n05", "n06"}),
+        ("roce", {"n01", "n02", "n03", "n04", "n05", "n06"}),
+        ("ethernet", {f"n0{i}" for i in range(1, 9)}),
+    ],
+)
+def test_least_tier_is_a_filter(tier: str, nodes: set[str]) -> None:
+    pods = [pod(f"p{i}").cpu(100).annotation(v.MIN_FABRIC_TIER, tier) for i in range(8)]
+    assert set(bound(place(pods).decide()).values()) == nodes
+
+
+def test_unknown_fabric_and_unknown_tier_are_refused_with_the_reason() -> None:
+    office = Office(node("n").capacity(cpu=4))
+    office.see(pod("p").cpu(1).annotation(v.MIN_FABRIC_TIER, "roce"))
+    office.see(pod("q").cpu(1).annotation(v.MIN_FABRIC_TIER, "token-ring"))
+    messages = told(office.decide())
+    assert "whose fabric is not known" in messages["p"]
+    assert "'token-ring' is no fabric tier" in messages["q"]
+
+
+def test_gpu_work_prefers_the_faster_fabric_and_services_do_not_care() -> None:
+    slow = node("slow").capacity(cpu=64, gpu=4).label(v.FABRIC_TYPE, "eth")
+    fast = node("fast").capacity(cpu=64, gpu=4).label(v.FABRIC_TYPE, "IB")
+    for name in ("a", "b", "c", "d"):
+        office = Office(slow, fast)
+        office.see(pod(name).gpu(4))
+        assert bound(office.decide()) == {name: "fast"}
