@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help demo test check fast dev format clean
+.PHONY: help demo test check fast dev format manifests clean
 
 help:            ## show this list
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
@@ -26,6 +26,9 @@ dev: $(STAMP)    ## links that let mypy and editors see the kubenexus package
 
 format: $(STAMP) ## rewrite the code in the project's format
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix-only --exit-zero .
+
+manifests: $(STAMP) ## render the installation as one YAML, dist/kubenexus.yaml
+	@mkdir -p dist && hack/manifests > dist/kubenexus.yaml && echo "dist/kubenexus.yaml"
 
 $(STAMP): setup.cfg pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "KubeNexus needs Python 3.11 or newer: set PYTHON=/path/to/python3"; exit 1; }

@@ -1,41 +1,14 @@
-"""What the kubelet really gave to each pod, in terms of the topology: NUMA ids, GPU indices, exclusive CPUs. Pure.
-
-As JSON on the Node: `{"<pod uid>": {"cpus": "0-3,8", "gpus": [0, 1], "numa": [0]}}`. Pods that have nothing to
-themselves are not in it, so that ordinary pods coming and going change nothing.
-"""
+"""What the kubelet really gave to each pod, in terms of the topology: NUMA ids, GPU indices, exclusive CPUs. Pure."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from kubenexus.agent.podresources import PodResources
-from kubenexus.common import cpulist
 from kubenexus.common.topology import NodeTopology
+from kubenexus.common.wire import Allocations, Given
 
 GPU_RESOURCE = "nvidia.com/gpu"
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What one pod has to itself."""
-
-    cpus: tuple[int, ...]
-    gpus: tuple[int, ...]
-    numa: tuple[int, ...]
-
-
-Allocations = Mapping[str, Given]
-
-
-def encode(allocations: Allocations) -> str:
-    """The value of the annotation: equal for equal allocations."""
-    whole = {
-        pod: {"cpus": cpulist.format_list(given.cpus), "gpus": given.gpus, "numa": given.numa}
-        for pod, given in allocations.items()
-    }
-    return json.dumps(whole, sort_keys=True, separators=(",", ":"))
 
 
 def allocations(

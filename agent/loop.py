@@ -10,7 +10,6 @@ from enum import Enum
 from typing import Any, Protocol
 
 from kubenexus.agent.agenda import Agenda, Do
-from kubenexus.agent.allocations import Allocations
 from kubenexus.agent.publish.memory import Look
 from kubenexus.agent.publish.targets import own_slices
 from kubenexus.common import logs, metrics
@@ -20,6 +19,7 @@ from kubenexus.common.kube.mirror import Change, Synced, by_name
 from kubenexus.common.kube.reflector import Reflector
 from kubenexus.common.kube.resources import RESOURCE_SLICES
 from kubenexus.common.topology import NodeTopology
+from kubenexus.common.wire import Allocations
 
 log = logs.get(__name__)
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from kubenexus.agent.allocations import Allocations, allocations, pod_uids
+from kubenexus.agent.allocations import allocations, pod_uids
 from kubenexus.agent.discovery.nvml import NvmlAnswer
 from kubenexus.agent.discovery.scan import scan
 from kubenexus.agent.fingerprint import fingerprint
@@ -15,6 +15,7 @@ from kubenexus.agent.podresources import METHOD, PodResources, decode
 from kubenexus.agent.publish.memory import FAILED_PROBES, Look
 from kubenexus.common import logs, metrics
 from kubenexus.common.topology import NodeTopology
+from kubenexus.common.wire import Allocations
 
 log = logs.get(__name__)
 

@@ -10,8 +10,10 @@ import argparse
 import importlib
 import io
 import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -37,6 +39,8 @@ class Command:
     name: str
     module: str
     summary: str
+    endless: bool = False
+    """It runs until it is told to end, so that SIGTERM is no failure."""
 
     def load(self) -> CommandModule:
         return cast("CommandModule", importlib.import_module(self.module))
@@ -45,7 +49,9 @@ class Command:
 COMMANDS = (
     Command("agent", "kubenexus.agent.run", "publishes this machine's topology to the cluster"),
     Command("cleanup", "kubenexus.agent.cleanup", "removes what the agent wrote"),
-    Command("scheduler", "kubenexus.scheduler.run", "gives a node to every pod that asks for this scheduler"),
+    Command("doctor", "kubenexus.common.doctor", "checks an installation in one page"),
+    Command("scheduler", "kubenexus.scheduler.run", "gives a node to every pod that asks for it", endless=True),
+    Command("webhook", "kubenexus.webhook.run", "completes and checks pods when they are created", endless=True),
     Command("simulate", "kubenexus.scheduler.simulate", "places manifests on manifests, offline, and says why not"),
     Command("topo", "kubenexus.agent.topo", "this machine's topology: NUMA, GPUs, NVLink, PCIe, NICs"),
     Command("demo", "kubenexus.common.sandbox.demo", "a sandbox cluster: synthetic GPU nodes, agents, the scheduler"),
@@ -61,7 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if command is None:
         return _without_command(words)
     try:
-        return _run(command, words[1:])
+        with _ended_by_sigterm(command):
+            return _run(command, words[1:])
     except CommandError as error:
         print(f"kubenexus {command.name}: {error}", file=sys.stderr)
     except KeyboardInterrupt:
@@ -78,6 +85,22 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
     return FAILURE
+
+
+@contextmanager
+def _ended_by_sigterm(command: Command) -> Iterator[None]:
+    """Let SIGTERM end a command that is to run for ever, at once and with 0, until it has a handler of its own.
+
+    Before that it has begun nothing. An exception instead could get lost in what it imports.
+    """
+    if not command.endless:
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: os._exit(OK))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _run(command: Command, words: list[str]) -> int:
@@ -126,4 +149,7 @@ def _usage() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # Run as a module this is `__main__`, whose CommandError is not the one that commands raise.
+    from kubenexus.common import cli
+
+    sys.exit(cli.main())

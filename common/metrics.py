@@ -165,6 +165,10 @@ SCHEDULER_REJECTIONS = _counter(
     "Pods that a kubelet refused to run after they were bound, by its reason.",
     "reason",
 )
+SCHEDULER_SEAT_MISSES = _counter(
+    "kubenexus_scheduler_seat_misses_total",
+    "Pods that a kubelet gave other NUMA nodes or GPUs than they had been assigned, as far as agents tell.",
+)
 SCHEDULER_VICTIMS = _counter(
     "kubenexus_scheduler_preemption_victims_total", "Pods deleted to make room for pods of higher priority."
 )

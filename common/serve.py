@@ -5,6 +5,7 @@ A check is a function with a name: it returns None when all is well, else a sent
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -81,6 +82,7 @@ class _Http(ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int], pages: Mapping[str, Callable[[], Answer]]) -> None:
         self.pages = pages
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, _Handler)
 
 

@@ -159,9 +159,7 @@ TENANT_TIER = _namespace_label(
 )
 TENANT_NAME = _namespace_label(f"tenant.{DOMAIN}/name", "name", "tenant in metrics and fairness; default: namespace")
 INJECT = _namespace_label(
-    f"scheduling.{DOMAIN}/inject",
-    "`enabled`",
-    "the webhook sets schedulerName, gang and NUMA defaults for pods here; `disabled` on a pod: not for this one",
+    f"scheduling.{DOMAIN}/inject", "`enabled`", "the webhook completes the pods here; `disabled` on a pod: not this one"
 )
 DEFAULT_NUMA_POLICY = _namespace_note(f"scheduling.{DOMAIN}/default-numa-policy", "NUMA policy", "namespace default")
 DEFAULT_WORKLOAD_TYPE = _namespace_note(
@@ -339,10 +337,6 @@ def parse_choice(choices: type[_Choice], key: str, text: str) -> _Choice:
 
 def parse_numa_policy(key: str, text: str) -> NumaPolicy:
     return parse_choice(NumaPolicy, key, "single-numa" if text == "single-numa-node" else text)
-
-
-def parse_tier(key: str, text: str) -> Tier:
-    return parse_choice(Tier, key, text.lower())
 
 
 def parse_bool(key: str, text: str) -> bool:

@@ -34,6 +34,9 @@ from kubenexus.scheduler.report import Reporter
 
 log = logs.get(__name__)
 
+COURIER_SECONDS = 5.0
+"""how long answers are waited for at the end; then the pool has its time to find out"""
+
 
 class Hands:
     """From `start` to `stop`. `may_write` is the fence: it is asked right before each write that places a pod.
@@ -62,7 +65,7 @@ class Hands:
 
     def stop(self) -> None:
         """Finish what is under way."""
-        self._courier.stop()
+        self._courier.stop(COURIER_SECONDS)
         self._pool.stop()
 
     def carry_out(self, action: Action) -> None:

@@ -57,6 +57,7 @@ class Loop:
         self._beat = clock()
         self._frozen = False
         self._counted = self._beat
+        self._missed = 0
         self._stopping = threading.Event()
         self.tell = self._inbox.put
 
@@ -118,6 +119,8 @@ class Loop:
             counts = self._desk.counts()
             for place in PLACES:
                 metrics.SCHEDULER_PENDING.labels(place).set(counts[place])
+            missed, self._missed = self._missed, self._desk.state.devices.misses
+            metrics.SCHEDULER_SEAT_MISSES.inc(self._missed - missed)
 
     def _freeze(self) -> None:
         """What the first lists brought stays: it need not be looked at by every garbage collection."""

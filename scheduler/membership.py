@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from kubenexus.common.gangs import (
@@ -23,6 +23,8 @@ from kubenexus.scheduler.engine.roster import Group
 Obj = dict[str, Any]
 
 _JOB: Final = ("batch", "Job")
+_OF_THE_NODE: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
+"""labels that the API server gives a pod when it is bound; no gang is told by them"""
 
 
 class _Known(NamedTuple):
@@ -69,7 +71,7 @@ class Membership:
 
     def of(self, pod: PodView) -> Resolution:
         """The pod's gang, as things are."""
-        facts = (pod.labels, pod.annotations, pod.owner, pod.spec.scheduling_group)
+        facts = (_lasting(pod.labels), pod.annotations, pod.owner, pod.spec.scheduling_group)
         known = self._known.get(pod.uid)
         if known is None or known.facts != facts:
             asking = _Asking(self._owners)
@@ -88,7 +90,7 @@ class Membership:
         self._depend(uid, frozenset())
 
     def owner(self, key: OwnerKey, owner: Obj | None) -> list[str]:
-        """What stands behind pods came, changed or (None) went. Returns the uids of the pods whose answer may change."""
+        """What stands behind pods came, changed or (None) went. Returns the uids of pods whose answer may change."""
         if owner is None:
             self._owners.remove(key)
             self._succeeded.pop(key, None)
@@ -124,6 +126,13 @@ class Membership:
     def _worth_waiting(self, answer: Waiting) -> bool:
         """Whether what is not known may become known. A PodGroup that a pod names is waited for in any case."""
         return not answer.owner.uid or (answer.owner.group, answer.owner.kind) in self._watched
+
+
+def _lasting(labels: Mapping[str, str]) -> Mapping[str, str]:
+    """Without those that a pod gets on its way."""
+    if not any(key in labels for key in _OF_THE_NODE):
+        return labels
+    return {key: value for key, value in labels.items() if key not in _OF_THE_NODE}
 
 
 def _successes(job: Obj) -> _Successes:

@@ -22,6 +22,7 @@ from kubenexus.common.kube import auth
 from kubenexus.common.kube.client import Client
 from kubenexus.common.kube.errors import ApiError
 from kubenexus.common.serve import Server
+from kubenexus.scheduler.binder import THREADS
 from kubenexus.scheduler.process import Scheduler
 
 log = logs.get(__name__)
@@ -31,7 +32,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help="a SchedulerConfiguration")
     parser.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, or the pod's service account")
     parser.add_argument("--metrics-port", type=int, default=0, metavar="PORT", help="health and metrics; 0: off")
-    parser.add_argument("--bind-threads", type=int, default=8, metavar="N", help="binds at once (default: 8)")
+    parser.add_argument(
+        "--bind-threads", type=int, default=THREADS, metavar="N", help="binds at once (default: %(default)s)"
+    )
     parser.add_argument(
         "--no-leader-elect", action="store_true", help="work at once; only if no other replica can be running"
     )

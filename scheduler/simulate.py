@@ -16,8 +16,10 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Any
 
+from kubenexus.common import cpulist
 from kubenexus.common.cli import FAILURE, NEGATIVE, OK, CommandError
 from kubenexus.common.config import ConfigError, SchedulerConfiguration, load, load_yaml
 from kubenexus.common.manifests import flatten, read_lines, read_objects, read_text
@@ -109,20 +111,23 @@ def _simulate(objects: Iterable[Obj], config: SchedulerConfiguration, args: argp
 def _table(outcome: Obj) -> Iterator[str]:
     """Lines for people: who went where, why the others did not, what each node said if that was asked for."""
     entries = [*outcome["placements"], *outcome["pending"]]
-    timed = any("start" in entry for entry in entries)
-    yield from _columns([["POD", "NODE", *(["START", "END"] if timed else [])], *(_row(one, timed) for one in entries)])
-    for entry in entries:
-        if entry["reason"]:
-            stays = "" if entry["node"] else " stays pending"
-            yield f"{entry['pod']}{stays}: {entry['reason']}"
+    keys = ["pod", "node", *(key for key in ("numa", "gpus") if any(entry[key] for entry in entries))]
+    keys += [key for key in ("start", "end") if any(key in entry for entry in entries)]
+    yield from _columns([[key.upper() for key in keys], *([_cell(one[key]) for key in keys] for one in entries)])
+    yield from _reasons(entries)
     for entry in entries:
         if "nodes" in entry:
             yield from ("", f"{entry['pod']}:", *_columns(_explained(entry["nodes"])))
     yield from ("", ", ".join(f"{key} {_short(value)}" for key, value in outcome["summary"].items()))
 
 
-def _row(entry: Obj, timed: bool) -> list[str]:
-    return [entry["pod"], entry["node"] or "-", *(map(_short, (entry["start"], entry["end"])) if timed else ())]
+def _reasons(entries: Iterable[Obj]) -> Iterator[str]:
+    """Each reason once for pods in a row that have it in common, as the members of a gang do."""
+    told = (entry for entry in entries if entry["reason"])
+    for (reason, node), alike in groupby(told, key=lambda entry: (entry["reason"], entry["node"])):
+        first, *others = (entry["pod"] for entry in alike)
+        pods = f"{first} and {len(others)} more" if others else first
+        yield f"{pods}{'' if node else ' stay pending' if others else ' stays pending'}: {reason}"
 
 
 def _explained(nodes: Obj) -> Iterator[list[str]]:
@@ -140,3 +145,9 @@ def _columns(rows: Iterable[list[str]]) -> Iterator[str]:
 
 def _short(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else "-" if value is None else str(value)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, list):
+        return cpulist.format_list(value) or "-"
+    return _short(value)

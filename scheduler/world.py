@@ -143,6 +143,8 @@ class World:
             self.state.set_node(value)
         elif kind == "Namespace":
             self.state.set_namespace(key, value.meta.labels)
+        elif kind == "ResourceSlice":
+            self.state.set_slice(key, value)
         elif kind not in _GANG_OWNERS:
             table, key = self._place(kind, key)
             table.set(key, value)
@@ -153,6 +155,8 @@ class World:
             self.state.remove_node(key)
         elif kind == "Namespace":
             self.state.set_namespace(key, None)
+        elif kind == "ResourceSlice":
+            self.state.set_slice(key, None)
         elif kind not in _GANG_OWNERS:
             table, key = self._place(kind, key)
             table.remove(key)

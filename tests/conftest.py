@@ -9,9 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests import servers
 from tests.servers import Server
+
+# How long an example takes says more about what else the machine does than about the code; a hang meets pytest's limit.
+settings.register_profile("kubenexus", deadline=None)
+settings.load_profile("kubenexus")
 
 
 @pytest.fixture(scope="session")

@@ -23,13 +23,16 @@ from tests.stub_server import until
 Obj = dict[str, Any]
 
 ROOM = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+ZONE = "topology.kubernetes.io/zone"
+POOL = "test-pool"
+"""label of the nodes that belong to one test, where several share a server"""
 
 
 class Cluster:
-    """An API server as a test of the scheduler sees it."""
+    """An API server as a test of the scheduler sees it. Its pods ask for `scheduler_name`."""
 
-    def __init__(self, client: Client, namespace: str = "default") -> None:
-        self.client, self.namespace = client, namespace
+    def __init__(self, client: Client, namespace: str = "default", scheduler_name: str = SCHEDULER_NAME) -> None:
+        self.client, self.namespace, self.scheduler_name = client, namespace, scheduler_name
 
     def add_nodes(self, *names: str, labels: Obj | None = None, annotations: Obj | None = None, **room: str) -> None:
         for name in names:
@@ -41,7 +44,13 @@ class Cluster:
 
     def add_pod(self, name: str, *, cpu: str = "1", labels: dict[str, str] | None = None, **spec: Any) -> Obj:
         meta = {"name": name, "namespace": self.namespace, "labels": labels or {}}
-        return self.client.create(PODS, {"metadata": meta, "spec": pod_spec(cpu, **spec)})
+        wanted = {"schedulerName": self.scheduler_name, **spec}
+        return self.client.create(PODS, {"metadata": meta, "spec": pod_spec(cpu, **wanted)})
+
+    def pool(self) -> list[str]:
+        """The names of this test's nodes."""
+        mine = self.client.list(NODES, label_selector=f"{POOL}={self.namespace}").items
+        return [node["metadata"]["name"] for node in mine]
 
     def pods(self) -> list[Obj]:
         return self.client.list(PODS, self.namespace).items
@@ -94,6 +103,10 @@ def _dead(*_: object, **__: object) -> Any:
     raise ApiError("this process is dead")
 
 
+def _cut(*_: object, **__: object) -> None:
+    raise OSError("this process is dead")
+
+
 def _amount(resource: str, text: str) -> int:
     return quantity.milli(text) if resource == "cpu" else quantity.value(text)
 
@@ -133,6 +146,8 @@ class Running:
     def kill(self) -> None:
         """As if the process died: from now on nothing that it does reaches the server, and it hands nothing over."""
         self.client._send = _dead  # type: ignore[method-assign]
+        for line in self.scheduler._hands._courier._lines:
+            line.send = _cut  # type: ignore[method-assign]
         self.stop()
 
     def validate(self) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from kubenexus.agent.allocations import Allocations
 from kubenexus.agent.publish.wanted import Findings
 from kubenexus.common.topology import NodeTopology
+from kubenexus.common.wire import Allocations
 
 FAILED_PROBES = frozenset(("error", "hung", "crashed"))
 

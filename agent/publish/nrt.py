@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from kubenexus.agent.allocations import GPU_RESOURCE, Allocations
+from kubenexus.agent.allocations import GPU_RESOURCE
 from kubenexus.agent.publish.rights import NODE_RESOURCE_TOPOLOGIES
 from kubenexus.common.topology import NodeTopology, NumaNode
+from kubenexus.common.wire import Allocations
 
 Obj = dict[str, Any]
 

@@ -24,3 +24,10 @@ def _rule(res: Resource, *verbs: str) -> dict[str, Any]:
 RULES: Final = (_rule(NODES, "get", "patch"), _rule(RESOURCE_SLICES, *SLICE_VERBS))
 NRT_RULES: Final = (_rule(NODE_RESOURCE_TOPOLOGIES, "get", "create", "patch", "delete"),)
 """besides, where NodeResourceTopologies are published"""
+
+CLEANUP_RULES: Final = (
+    _rule(NODES, "list", "patch"),
+    _rule(RESOURCE_SLICES, "list", "delete"),
+    _rule(NODE_RESOURCE_TOPOLOGIES, "get", "delete"),
+)
+"""of `kubenexus cleanup --all`, which goes over every Node"""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from kubenexus.agent import allocations as given
 from kubenexus.agent.publish.nrt import encode_nrt
 from kubenexus.common import wire
 from kubenexus.common.topology import NodeTopology
@@ -54,7 +53,7 @@ class Findings:
 
     topology: NodeTopology
     gpu_stale: bool = False
-    allocations: given.Allocations | None = None
+    allocations: wire.Allocations | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,5 +96,5 @@ def _annotations(findings: Findings, parts: frozenset[Part]) -> dict[str, str]:
         return {}
     annotations = {TOPOLOGY_SNAPSHOT: wire.encode_annotation(findings.topology)}
     if findings.allocations is not None:
-        annotations[ALLOCATIONS] = given.encode(findings.allocations)
+        annotations[ALLOCATIONS] = wire.encode_allocations(findings.allocations)
     return annotations

@@ -15,6 +15,7 @@ _METADATA: Final = ("name", "namespace", "uid", "annotations", "ownerReferences"
 _BULK: Final = frozenset(
     ("containers", "initContainers", "volumes", "volumeClaimTemplates", "affinity", "tolerations", "metadata", "env")
 )
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"  # the whole object once more
 _MAX_DEPTH: Final = 12
 
 
@@ -40,6 +41,8 @@ def trimmed(obj: Obj) -> Obj:
     """What is kept of an owner: its identity and its numbers, without the pod templates."""
     metadata = obj.get("metadata")
     kept = {key: metadata[key] for key in _METADATA if key in metadata} if isinstance(metadata, dict) else {}
+    if isinstance(notes := kept.get("annotations"), dict):
+        kept["annotations"] = {key: text for key, text in notes.items() if key != _LAST_APPLIED}
     status = obj.get("status")
     succeeded = status.get("succeeded") if isinstance(status, dict) else None
     return {"metadata": kept, "spec": _without_bulk(obj.get("spec"), _MAX_DEPTH), "status": {"succeeded": succeeded}}

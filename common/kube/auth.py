@@ -53,6 +53,21 @@ class Session:
                 self._authorization = found[0].strip() if found else None
             return self._authorization
 
+    def connect(self, timeout: float) -> connection.LeanConnection:
+        """A connection of one's own, open. Raises urllib3's errors, and OSError."""
+        made = self.pool._new_conn()
+        assert isinstance(made, connection.LeanConnection)
+        made.timeout = timeout
+        try:
+            if self.pool.proxy is not None:
+                self.pool._prepare_proxy(made)
+            else:
+                made.connect()
+        except BaseException:
+            made.close()
+            raise
+        return made
+
     def close(self) -> None:
         self._manager.clear()
 

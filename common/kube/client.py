@@ -62,8 +62,8 @@ class Client:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._access = access
-        self._agent = agent
+        self.access = access
+        self.agent = agent
         self._timeout = timeout
         self._clock = clock
         self._sleep = sleep
@@ -81,7 +81,7 @@ class Client:
         return cls(auth.Access(lambda: auth.find(kubeconfig, context), connections=connections), agent=agent)
 
     def close(self) -> None:
-        self._access.close()
+        self.access.close()
 
     def __enter__(self) -> Client:
         return self
@@ -244,7 +244,7 @@ class Client:
     def _object(self, request: Request) -> Obj:
         answer = self.call(request)
         if not isinstance(answer, dict):
-            raise _no_answer(request, ValueError("what came back is not a JSON object"))
+            raise no_answer(request, ValueError("what came back is not a JSON object"))
         return answer
 
     def _retrying(self, request: Request, timeout: float, attempt: Callable[[auth.Session, float], T]) -> T:
@@ -253,14 +253,14 @@ class Client:
         tries = 0
         while True:
             tries += 1
-            session = self._access.session
+            session = self.access.session
             try:
                 return attempt(session, max(deadline - self._clock(), 0.001))
             except ApiError as error:
                 delay = retry_delay(request, error, tries)
                 if delay is None or self._clock() + delay >= deadline:
                     raise
-                if isinstance(error, Unauthorized) and not self._access.renew(session):
+                if isinstance(error, Unauthorized) and not self.access.renew(session):
                     raise
             self._sleep(delay)
 
@@ -272,24 +272,19 @@ class Client:
         try:
             return orjson.loads(data)
         except orjson.JSONDecodeError as error:
-            raise _no_answer(request, error) from error
+            raise no_answer(request, error) from error
 
     def _send(
         self, request: Request, session: auth.Session, timeout: float, *, whole: bool = True
     ) -> urllib3.BaseHTTPResponse:
         """One exchange: the whole answer, or for a watch its head, with the body left to be read."""
-        headers = {"Accept": JSON, "User-Agent": self._agent}
-        if request.body is not None:
-            headers["Content-Type"] = request.content_type
-        if authorization := session.authorization():
-            headers["Authorization"] = authorization
         start = self._clock()
         try:
             response = session.pool.urlopen(
                 request.method,
                 session.prefix + request.target,
                 body=request.body,
-                headers=headers,
+                headers=headers_of(request, session, self.agent),
                 timeout=urllib3.Timeout(connect=min(timeout, CONNECT_TIMEOUT), read=timeout),
                 retries=NO_RETRIES,
                 redirect=False,
@@ -304,6 +299,15 @@ class Client:
         if not 200 <= response.status < 300:
             raise answer_error(str(request), response.status, response.headers, _refusal(response))
         return response
+
+
+def headers_of(request: Request, session: auth.Session, agent: str) -> dict[str, str]:
+    headers = {"Accept": JSON, "User-Agent": agent}
+    if request.body is not None:
+        headers["Content-Type"] = request.content_type
+    if authorization := session.authorization():
+        headers["Authorization"] = authorization
+    return headers
 
 
 def retry_delay(request: Request, error: ApiError, tries: int) -> float | None:
@@ -339,11 +343,15 @@ def _lost(request: Request, error: HTTPError) -> ApiError:
     """Sort a failed exchange: was the connection never made, or did the answer get lost?"""
     untrusted = isinstance(error, SSLError) and any(isinstance(arg, ssl.SSLCertVerificationError) for arg in error.args)
     if untrusted or isinstance(error, NewConnectionError | ConnectTimeoutError):
-        return NotReached(f"{request} was not sent, the API server cannot be reached: {error}")
-    return _no_answer(request, error)
+        return not_reached(request, error)
+    return no_answer(request, error)
 
 
-def _no_answer(request: Request, error: Exception) -> NoAnswer:
+def not_reached(request: Request, error: Exception) -> NotReached:
+    return NotReached(f"{request} was not sent, the API server cannot be reached: {error}")
+
+
+def no_answer(request: Request, error: Exception) -> NoAnswer:
     if request.is_read:
         return NoAnswer(f"{request} got no whole answer: {error}")
     return MaybeApplied(f"{request} got no answer and may or may not have been carried out: {error}")

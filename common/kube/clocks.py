@@ -17,4 +17,4 @@ def wall_clock() -> datetime:
 
 def micro_time(moment: datetime) -> str:
     """A time as the API's MicroTime fields want it."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -7,13 +7,15 @@ all else together (`hack/bench/client.py`). An answer without end, a watch, take
 
 from __future__ import annotations
 
-import socket
+import errno
+import ssl
 from collections.abc import Mapping
 from http.client import BadStatusLine, HTTPException, IncompleteRead, LineTooLong, RemoteDisconnected
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs, resolve_ssl_version
 
 CHUNK = 1 << 16
 LONGEST_HEAD = 1 << 16
@@ -40,7 +42,7 @@ class LeanConnection(HTTPConnection):
             return
         if self.sock is None:
             self.connect()
-        head = request_head(method, url, {"Host": self._authority(), **(headers or {})}, body)
+        head = request_head(method, url, {"Host": self.authority, **(headers or {})}, body)
         self.sock.settimeout(self.timeout)
         self.sock.sendall(head + body if body else head)
 
@@ -54,13 +56,48 @@ class LeanConnection(HTTPConnection):
             self.close()
         return response
 
-    def _authority(self) -> str:
+    @property
+    def authority(self) -> str:
+        """What goes into the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == self.default_port else f"{host}:{self.port}"
 
 
+class TlsSocket(ssl.SSLSocket):
+    """Closes itself if the other side hangs up before TLS begins.
+
+    The standard library asks for the peer's name first of all. Where there is none it drops the socket, unclosed.
+    """
+
+    def getpeername(self) -> Any:
+        try:
+            return super().getpeername()
+        except OSError as error:
+            self.close()
+            raise ConnectionResetError(errno.ECONNRESET, "the connection was reset before TLS began") from error
+
+
 class LeanTlsConnection(LeanConnection, HTTPSConnection):
     """The same over TLS."""
+
+    def connect(self) -> None:
+        if self.ssl_context is None:
+            self.ssl_context = _context(self)
+        super().connect()
+
+
+def _context(wanted: HTTPSConnection) -> ssl.SSLContext:
+    """The context that urllib3 makes for a connection that brings none, but with sockets of ours."""
+    context = create_urllib3_context(
+        resolve_ssl_version(wanted.ssl_version),
+        resolve_cert_reqs(wanted.cert_reqs),
+        ssl_minimum_version=wanted.ssl_minimum_version,
+        ssl_maximum_version=wanted.ssl_maximum_version,
+    )
+    if not (wanted.ca_certs or wanted.ca_cert_dir or wanted.ca_cert_data):
+        context.load_default_certs()
+    context.sslsocket_class = TlsSocket
+    return context
 
 
 def use_in(pool: urllib3.HTTPConnectionPool) -> None:
@@ -69,10 +106,26 @@ def use_in(pool: urllib3.HTTPConnectionPool) -> None:
     pool.ConnectionCls = LeanTlsConnection if tls else LeanConnection
 
 
+class Receiver(Protocol):
+    """What an answer is read from: a socket, or what came from one."""
+
+    def recv(self, size: int, /) -> bytes: ...
+
+
+class Answer(NamedTuple):
+    """An answer, with headers by their names in lower case, and whether the connection can be used again."""
+
+    status: int
+    reason: str
+    headers: dict[str, str]
+    body: bytes
+    reusable: bool
+
+
 class Incoming:
     """Bytes of one answer, by length or by mark."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: Receiver) -> None:
         self._sock = sock
         self._data = bytearray()
 
@@ -125,28 +178,41 @@ def request_head(method: str, target: str, headers: Mapping[str, str], body: byt
 
 def read_answer(incoming: Incoming, method: str) -> tuple[urllib3.HTTPResponse, bool]:
     """The answer to a request of this method, and whether the connection can be used again."""
+    status, reason, headers, body, reusable = read_parts(incoming, method)
+    response = urllib3.HTTPResponse(
+        body,
+        urllib3.HTTPHeaderDict(headers),
+        status,
+        reason=reason,
+        decode_content=False,
+        request_method=method,
+        preload_content=False,
+    )
+    return response, reusable
+
+
+def read_parts(incoming: Incoming, method: str) -> Answer:
+    """The same, as it came."""
     status = 100
     while 100 <= status < 200:
         version, status, reason, headers = _parse(incoming.until(b"\r\n\r\n"))
     body, framed = _body(incoming, method, status, headers)
-    response = urllib3.HTTPResponse(
-        body, headers, status, reason=reason, decode_content=False, request_method=method, preload_content=False
-    )
-    close = headers.get("connection", "").lower() == "close" or version != b"HTTP/1.1"
-    return response, framed and incoming.empty and not close
+    close = headers.get("connection", "").lower() == "close" or version != "HTTP/1.1"
+    return Answer(status, reason, headers, body, framed and incoming.empty and not close)
 
 
-def _parse(head: bytes) -> tuple[bytes, int, str, urllib3.HTTPHeaderDict]:
-    first, *lines = head.split(b"\r\n")
-    version, _, rest = first.partition(b" ")
-    code, _, reason = rest.partition(b" ")
-    if not version.startswith(b"HTTP/1.") or not code.isdigit():
-        raise BadStatusLine(first[:80].decode("latin-1"))
-    headers = urllib3.HTTPHeaderDict()
+def _parse(head: bytes) -> tuple[str, int, str, dict[str, str]]:
+    first, *lines = head.decode("latin-1").split("\r\n")
+    version, _, rest = first.partition(" ")
+    code, _, reason = rest.partition(" ")
+    if not version.startswith("HTTP/1.") or not code.isdecimal():
+        raise BadStatusLine(first[:80])
+    headers: dict[str, str] = {}
     for line in lines:
-        name, _, value = line.decode("latin-1").partition(":")
-        headers.add(name, value.strip())
-    return version, int(code), reason.decode("latin-1"), headers
+        name, _, value = line.partition(":")
+        name, value = name.lower(), value.strip()
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return version, int(code), reason, headers
 
 
 def _body(incoming: Incoming, method: str, status: int, headers: Mapping[str, str]) -> tuple[bytes, bool]:

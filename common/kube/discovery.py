@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from kubenexus.common.kube.client import Client
@@ -13,18 +13,25 @@ Obj = dict[str, Any]
 
 
 def discover(client: Client, kinds: Collection[tuple[str, str]]) -> list[Resource]:
-    """The resources of those of the (API group, kind) pairs that the server has, each in the version it prefers.
+    """The resources of those of the (API group, kind) pairs that the server has, each in one version.
 
     Raises ApiError.
     """
     wanted = {group for group, _ in kinds}
-    groups = client.request("GET", "/apis").get("groups") or []
-    found: list[Resource] = []
-    for group in groups:
-        name, version = group.get("name"), (group.get("preferredVersion") or {}).get("version")
-        if name in wanted and version:
-            found += (res for res in _resources(client, name, version) if (name, res.kind) in kinds)
-    return found
+    found: dict[tuple[str, str], Resource] = {}
+    for group in client.request("GET", "/apis").get("groups") or []:
+        name = group.get("name")
+        for version in _versions(group) if name in wanted else ():
+            for res in _resources(client, name, version):
+                if (name, res.kind) in kinds:
+                    found.setdefault((name, res.kind), res)
+    return list(found.values())
+
+
+def _versions(group: Obj) -> Iterable[str]:
+    """The preferred one first. Others count as well: operators that share a group need not share versions."""
+    every = [group.get("preferredVersion"), *(group.get("versions") or ())]
+    return dict.fromkeys(one["version"] for one in every if one and one.get("version"))
 
 
 def _resources(client: Client, group: str, version: str) -> Iterator[Resource]:

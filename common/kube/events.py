@@ -1,12 +1,11 @@
 """Events for people: `kubectl describe` shows them on the object they are about.
 
 The recorder never blocks its caller and never fails it: what the queue, the rate or the API server does not take is
-dropped and counted.
+dropped and counted. In a flood that is the good news: a warning finds room where there is none for others, and waits.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import queue
 import threading
@@ -21,11 +20,12 @@ from kubenexus.common.kube.clocks import micro_time, wall_clock
 from kubenexus.common.kube.errors import ApiError
 from kubenexus.common.kube.request import PatchType
 from kubenexus.common.kube.resources import EVENTS, Resource
-from kubenexus.common.kube.series import Create, Drop, Extend, Obj, Series, Write, cut
+from kubenexus.common.kube.series import WARNING, Create, Drop, Extend, Obj, Series, Write, cut
 
 log = logs.get(__name__)
 
-TICK = 5.0
+TICK = 1.0
+MORE_WARNINGS = 10  # times as many of them may be queued as of other events
 LONGEST_NAME = 230  # Of 253, with room for the suffix that makes the name of an event unique.
 
 
@@ -50,7 +50,8 @@ class EventRecorder:
         self._controller, self._instance = controller, instance[:128]
         self._series = series or Series()
         self._clock, self._wall = clock, wall
-        self._queue: queue.Queue[Obj | None] = queue.Queue(size)
+        self._size = size
+        self._queue: queue.SimpleQueue[Obj | None] = queue.SimpleQueue()
         self._deadline: float | None = None
         self._serial = itertools.count()
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
@@ -83,9 +84,9 @@ class EventRecorder:
         }
         if related:
             obj["related"] = related
-        try:
-            self._queue.put_nowait(obj)
-        except queue.Full:
+        if self._queue.qsize() < self._size * (MORE_WARNINGS if kind == WARNING else 1):
+            self._queue.put(obj)
+        else:
             metrics.EVENTS_DROPPED.labels("queue").inc()
 
     def _name(self, regarding: Obj, moment: datetime) -> str:
@@ -99,8 +100,7 @@ class EventRecorder:
     def stop(self, timeout: float = 5.0) -> None:
         """Write what is queued and close all series, for at most `timeout` seconds."""
         self._deadline = self._clock() + timeout
-        with contextlib.suppress(queue.Full):  # Full: there is no need to wake anybody.
-            self._queue.put_nowait(None)
+        self._queue.put(None)
         if self._thread.is_alive():
             self._thread.join(timeout)
 

@@ -2,6 +2,9 @@
 
 The first of its kind is created. A repetition turns it into a series, whose count is brought up to date now and then,
 and a last time when nothing more has come for six minutes; then the series is closed, and the next one is new.
+
+When there is too much to tell, warnings go first: half of what may be written at once is kept for them, and one that
+comes too fast waits for its turn instead of being dropped, unless something newer happens to its object.
 """
 
 from __future__ import annotations
@@ -16,7 +19,9 @@ Obj = dict[str, Any]
 CLOSE_AFTER = 360.0
 UPDATE_EVERY = 60.0
 NOTE_BYTES = 1024
+WARNING = "Warning"
 KNOWN = 4096  # Objects whose rate is remembered, and series kept open, at most.
+WAITING = 10_000  # Warnings that wait for their turn, at most.
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +59,11 @@ class Bucket:
     def __post_init__(self) -> None:
         self.tokens = self.burst
 
-    def take(self, now: float) -> bool:
+    def take(self, now: float, keep: float = 0.0) -> bool:
+        """Whether there is one to be had, and `keep` more for others."""
         self.tokens = min(self.burst, self.tokens + (now - self.at) * self.rate)
         self.at = now
-        if self.tokens < 1:
+        if self.tokens < 1 + keep:
             return False
         self.tokens -= 1
         return True
@@ -87,18 +93,42 @@ class Series:
         self._overall = Bucket(*overall)
         self._buckets: OrderedDict[Hashable, Bucket] = OrderedDict()
         self._open: OrderedDict[Hashable, _Series] = OrderedDict()
+        self._waiting: OrderedDict[Hashable, Obj] = OrderedDict()
 
     def record(self, obj: Obj, now: float) -> list[Write]:
         """An event (events.k8s.io/v1) has happened now."""
+        source = _source(obj)
+        if source not in self._waiting:
+            return self._record(obj, now)
+        if obj["type"] == WARNING:
+            self._waiting[source] = obj  # in the place of the one before it
+            return [Drop()]
+        del self._waiting[source]
+        return [Drop(), *self._record(obj, now)]
+
+    def _record(self, obj: Obj, now: float) -> list[Write]:
         kind = identity(obj)
         series = self._open.get(kind)
         if series is not None and now - series.seen_at < CLOSE_AFTER:
             series.count, series.seen_at, series.last = series.count + 1, now, obj["eventTime"]
             # The first repetition is worth telling at once, the following ones together.
             return self._extend(series, now) if series.count == 2 else []
-        if not self._allowed(obj, now):
+        if not self._allowed_for(_source(obj), now):
             return [Drop()]
-        meta = obj["metadata"]
+        if obj["type"] == WARNING:
+            return self._create(obj, now) if not self._waiting and self._overall.take(now) else self._wait(obj)
+        return self._create(obj, now) if self._overall.take(now, keep=self._overall.burst / 2) else [Drop()]
+
+    def _wait(self, obj: Obj) -> list[Write]:
+        self._waiting[_source(obj)] = obj
+        if len(self._waiting) <= WAITING:
+            return []
+        self._waiting.popitem(last=False)
+        return [Drop()]
+
+    def _create(self, obj: Obj, now: float) -> list[Write]:
+        kind, meta = identity(obj), obj["metadata"]
+        series = self._open.get(kind)
         self._open[kind] = _Series(meta["namespace"], meta["name"], now, obj["eventTime"], now)
         self._open.move_to_end(kind)
         writes: list[Write] = self._closing(series) if series else []
@@ -107,8 +137,10 @@ class Series:
         return [*writes, Create(obj)]
 
     def due(self, now: float) -> list[Write]:
-        """Series to bring up to date, and to close. Call every few seconds."""
+        """Warnings whose turn it is, series to bring up to date, and to close. Call every second or so."""
         writes: list[Write] = []
+        while self._waiting and self._overall.take(now):
+            writes += self._create(self._waiting.popitem(last=False)[1], now)
         for kind, series in list(self._open.items()):
             if now - series.seen_at >= CLOSE_AFTER:
                 del self._open[kind]
@@ -119,8 +151,10 @@ class Series:
 
     def close(self) -> list[Write]:
         """Close all series: what remains to be written before the end."""
-        writes = [write for series in self._open.values() for write in self._closing(series)]
+        writes: list[Write] = [write for series in self._open.values() for write in self._closing(series)]
+        writes += [Drop()] * len(self._waiting)
         self._open.clear()
+        self._waiting.clear()
         return writes
 
     def forget(self, name: str) -> None:
@@ -140,13 +174,19 @@ class Series:
         series.written = series.count
         return [Extend(series.namespace, series.name, series.count, series.last)]
 
-    def _allowed(self, obj: Obj, now: float) -> bool:
-        source = (obj["regarding"].get("uid"), obj["regarding"].get("namespace"), obj["regarding"].get("name"))
+    def _allowed_for(self, source: Hashable, now: float) -> bool:
+        """Whether the object has not been talked of too much."""
         bucket = self._buckets.setdefault(source, Bucket(*self._per_object))
         self._buckets.move_to_end(source)
         while len(self._buckets) > KNOWN:
             self._buckets.popitem(last=False)
-        return bucket.take(now) and self._overall.take(now)
+        return bucket.take(now)
+
+
+def _source(obj: Obj) -> Hashable:
+    """The object that an event is about."""
+    regarding = obj["regarding"]
+    return regarding.get("uid"), regarding.get("namespace"), regarding.get("name")
 
 
 def identity(obj: Obj) -> Hashable:

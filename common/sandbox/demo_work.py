@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,54 +13,73 @@ from typing import Any
 from kubenexus.common.cli import CommandError
 from kubenexus.common.kube.client import Client
 from kubenexus.common.kube.resources import DEPLOYMENTS, JOBS, PODS, Resource
-from kubenexus.common.vocabulary import SCHEDULER_NAME, SIMULATED_RUN_TIME
+from kubenexus.common.vocabulary import (
+    GANG_MIN_AVAILABLE,
+    GANG_NAME,
+    NUMA_POLICY,
+    REQUIRE_CLIQUE,
+    SIMULATED_RUN_TIME,
+    NumaPolicy,
+)
 
 Obj = dict[str, Any]
+Work = tuple[Resource, Obj]
 NAMESPACE = "default"
 PATIENCE_SECONDS = 60.0
-TRAIN, SERVE, GREEDY = "train", "serve", "greedy"
+TRAIN_SECONDS = 6
+GPU = "nvidia.com/gpu"
 
 
-def container(**requests: str) -> Obj:
-    resources = {name.replace("_", "/"): amount for name, amount in requests.items()}
+def container(gpus: int = 0, **requests: str) -> Obj:
+    resources = {**requests, **({GPU: str(gpus)} if gpus else {})}
     return {"name": "main", "image": "example/work:1", "resources": {"requests": resources, "limits": resources}}
 
 
-def _template(app: str, work: Obj, seconds: int | None = None, **spec: str) -> Obj:
-    notes = {} if seconds is None else {SIMULATED_RUN_TIME: str(seconds)}
+def training(name: str, workers: int, seconds: int, **notes: str) -> Work:
+    """An indexed Job whose workers take eight GPUs each: a gang, though nobody says so."""
+    work = _template(name, container(8, cpu="64", memory="512Gi"), seconds, notes, restartPolicy="Never")
+    size = {"parallelism": workers, "completions": workers, "completionMode": "Indexed"}
+    return JOBS, _object(JOBS, name, {**size, "template": work})
+
+
+def first_wave(workers: int) -> Iterator[Work]:
+    """A pair of GPUs, an HPC pod, a service, a pod that no machine can hold, and a training that fills a clique."""
+    pair = container(2, cpu="8", memory="64Gi")
+    yield PODS, _pod("pair", pair, {NUMA_POLICY: NumaPolicy.SINGLE_NUMA})
+    hpc = container(cpu="24", memory="64Gi")
+    yield PODS, _pod("hpc", hpc, {NUMA_POLICY: NumaPolicy.ISOLATED})
+    service = {"replicas": 3, "selector": {"matchLabels": {"app": "serve"}}}
+    service["template"] = _template("serve", container(cpu="2", memory="4Gi"))
+    yield DEPLOYMENTS, _object(DEPLOYMENTS, "serve", service)
+    yield PODS, _pod("greedy", container(16, cpu="4"))
+    yield training("train", workers, TRAIN_SECONDS, **{REQUIRE_CLIQUE: "true"})
+
+
+def misspelt() -> Obj:
+    """A pod whose author meant a number."""
+    made = _pod("misspelt", container(cpu="1"))
+    made["metadata"]["labels"] = {GANG_NAME: "team", GANG_MIN_AVAILABLE: "abc"}
+    return made
+
+
+def _pod(name: str, work: Obj, notes: Obj | None = None) -> Obj:
+    template = _template(name, work, notes=notes)
+    made = _object(PODS, name, template["spec"])
+    made["metadata"] |= template["metadata"]
+    return made
+
+
+def _template(app: str, work: Obj, seconds: int | None = None, notes: Obj | None = None, **spec: str) -> Obj:
+    lasts = {} if seconds is None else {SIMULATED_RUN_TIME: str(seconds)}
     return {
-        "metadata": {"labels": {"app": app}, "annotations": notes},
-        "spec": {"schedulerName": SCHEDULER_NAME, "containers": [work], **spec},
+        "metadata": {"labels": {"app": app}, "annotations": {**(notes or {}), **lasts}},
+        "spec": {"containers": [work], **spec},
     }
-
-
-def examples() -> Iterator[tuple[Resource, Obj]]:
-    """A training Job, a service, and a pod that no machine can hold."""
-    work = container(cpu="8", memory="64Gi", **{"nvidia.com_gpu": "4"})
-    job = {
-        "parallelism": 4,
-        "completions": 4,
-        "completionMode": "Indexed",
-        "template": _template(TRAIN, work, seconds=2, restartPolicy="Never"),
-    }
-    yield JOBS, _object(JOBS, TRAIN, spec=job)
-    service = {
-        "replicas": 3,
-        "selector": {"matchLabels": {"app": SERVE}},
-        "template": _template(SERVE, container(cpu="2", memory="4Gi")),
-    }
-    yield DEPLOYMENTS, _object(DEPLOYMENTS, SERVE, spec=service)
-    greedy = _template(GREEDY, container(cpu="4", **{"nvidia.com_gpu": "16"}))
-    yield PODS, _object(PODS, GREEDY, spec=greedy["spec"])
 
 
 def _object(res: Resource, name: str, spec: Obj) -> Obj:
-    return {
-        "apiVersion": res.api_version,
-        "kind": res.kind,
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": spec,
-    }
+    meta = {"name": name, "namespace": NAMESPACE}
+    return {"apiVersion": res.api_version, "kind": res.kind, "metadata": meta, "spec": spec}
 
 
 @contextmanager
@@ -75,23 +94,32 @@ def scheduler(kubeconfig: Path) -> Iterator[None]:
             process.terminate()
 
 
-def submit_and_watch(client: Client) -> list[Obj]:
-    """Submits the examples and waits until the Job is complete and every other pod has its answer; gives the pods."""
-    for res, obj in examples():
+def submit(client: Client, *work: Work) -> None:
+    for res, obj in work:
         client.create(res, obj)
+
+
+def await_pods(client: Client, what: str, settled: Callable[[list[Obj]], bool]) -> list[Obj]:
+    """The pods by name, once they are as expected."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         pods = client.list(PODS, NAMESPACE).items
-        if _settled(pods):
+        if settled(pods):
             return sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))
         time.sleep(0.1)
-    raise CommandError(f"the examples were not placed within {PATIENCE_SECONDS:.0f} s; please report it.")
+    raise CommandError(f"{what} did not come about within {PATIENCE_SECONDS:.0f} s; please report it.")
 
 
-def _settled(pods: Sequence[Obj]) -> bool:
-    answered = [pod for pod in pods if pod["spec"].get("nodeName") or verdict(pod)]
-    finished = [pod for pod in pods if pod["status"].get("phase") == "Succeeded"]
-    return len(pods) == len(answered) == 8 and len(finished) == 4
+def members(pods: list[Obj], app: str) -> list[Obj]:
+    return [pod for pod in pods if pod["metadata"].get("labels", {}).get("app") == app]
+
+
+def placed(pods: list[Obj]) -> bool:
+    return bool(pods) and all(pod["spec"].get("nodeName") for pod in pods)
+
+
+def answered(pods: list[Obj]) -> bool:
+    return bool(pods) and all(pod["spec"].get("nodeName") or verdict(pod) for pod in pods)
 
 
 def verdict(pod: Obj) -> str:

@@ -17,6 +17,7 @@ from kubenexus.common.sandbox.http import Request
 from kubenexus.common.sandbox.store import Store
 
 _WORDS = {
+    409: ("Conflict", "the object has been modified; please apply your changes to the latest version and try again"),
     500: ("InternalError", "Internal error occurred: a fault was asked for"),
     503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
     504: ("Timeout", "the server was unable to return a response in the time allotted"),
@@ -81,7 +82,7 @@ class Faults:
     def fail(
         self, code: int, *, times: int = 1, method: str = "", path: str = "", retry_after: int | None = None
     ) -> None:
-        """Refuse the next matching requests, unprocessed, with 429, 500, 503 or 504."""
+        """Refuse the next matching requests, unprocessed, with 409, 429, 500, 503 or 504."""
         if code == 429:
             error = too_many_requests("too many requests, please try again later", retry_after or 1)
         else:

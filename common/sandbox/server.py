@@ -75,9 +75,11 @@ class Server:
                 sock, _ = listener.accept()
             except OSError:
                 return
-            sock.settimeout(_PATIENCE)  # for the handshake
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            secured = self._context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+            try:
+                secured = self._secured(sock)
+            except OSError as error:
+                _log.debug("a client hung up at once: %s", error)
+                continue
             connection = Connection(secured)
             thread = threading.Thread(
                 target=self._serve, args=(connection, secured), name="sandbox-client", daemon=True
@@ -85,6 +87,11 @@ class Server:
             with self._lock:
                 self._connections[connection] = thread
             thread.start()
+
+    def _secured(self, sock: socket.socket) -> ssl.SSLSocket:
+        sock.settimeout(_PATIENCE)  # for the handshake
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return self._context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
 
     def _serve(self, connection: Connection, sock: ssl.SSLSocket) -> None:
         try:

@@ -12,6 +12,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from kubenexus.common.kube.connection import TlsSocket
+
 _NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 
 
@@ -30,6 +32,7 @@ def server_context(folder: Path) -> ssl.SSLContext:
     (folder / "tls.crt").write_bytes(_signed(leaf, authority))
     (folder / "tls.key").write_bytes(_encoded(key))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslsocket_class = TlsSocket
     context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
     (folder / "tls.key").unlink()
     return context

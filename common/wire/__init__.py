@@ -3,6 +3,7 @@
 The agent encodes, the scheduler reads; neither spells a format out anywhere else.
 """
 
+from kubenexus.common.wire.allocations import Allocations, Given, decode_allocations, encode_allocations
 from kubenexus.common.wire.annotation import canonical_json, decode_annotation, encode_annotation, topology_hash
 from kubenexus.common.wire.facts import GPU, KINDS, NIC, NUMA, Kind, MangledError
 from kubenexus.common.wire.labels import decode_labels, encode_labels, model_name
@@ -14,14 +15,18 @@ __all__ = [
     "KINDS",
     "NIC",
     "NUMA",
+    "Allocations",
+    "Given",
     "Kind",
     "MangledError",
     "Reading",
     "SlicePart",
     "canonical_json",
+    "decode_allocations",
     "decode_annotation",
     "decode_labels",
     "decode_slice",
+    "encode_allocations",
     "encode_annotation",
     "encode_labels",
     "encode_slices",

@@ -15,10 +15,11 @@ import sys
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Semaphore
 from typing import Any
 
 import orjson
@@ -26,7 +27,10 @@ from kubernetes.client import Configuration
 
 from kubenexus.common.kube.auth import Access
 from kubenexus.common.kube.client import Client
+from kubenexus.common.kube.courier import Courier
+from kubenexus.common.kube.errors import ApiError
 from kubenexus.common.kube.mirror import Mirror
+from kubenexus.common.kube.request import Request, prepare
 from kubenexus.common.kube.resources import PODS
 from kubenexus.common.objects import PodView, project_pod
 from kubenexus.common.sandbox.tls import server_context
@@ -50,7 +54,8 @@ def main() -> None:
     micros, kept = mirror(lines)
     show("the same, with the reflector's bookkeeping", micros, None, "µs")
     show("kept of it", kept, 2048, "bytes")
-    show(f"client CPU per bind, {CONNECTIONS} connections", bind(), 300, "µs")
+    show(f"client CPU per bind, {CONNECTIONS} connections", binding(by_client), 300, "µs")
+    show("the same by courier, as the scheduler binds", binding(by_courier), 300, "µs")
     show("resident after importing the scheduler's dependencies", imports(), 70, "MB")
 
 
@@ -94,33 +99,71 @@ def feed(lines: list[bytes]) -> tuple[Mirror[PodView], float]:
     return mirror, time.process_time() - start
 
 
-def bind() -> float:
+def binding(measure: Callable[[Access], float]) -> float:
     """Microseconds of CPU that this process spends on one bind."""
     with tempfile.TemporaryDirectory() as folder, serving(Path(folder)) as (url, ca_file):
         settings = Configuration(host=url, ssl_ca_cert=ca_file)
         settings.api_key["BearerToken"] = "Bearer x"
-        with Client(Access(lambda: settings)) as client, ThreadPoolExecutor(CONNECTIONS) as pool:
-            bind_many(client, pool)  # connects
-            return min(bind_many(client, pool) for _ in range(5)) / BINDS * 1e6
+        return measure(Access(lambda: settings)) / BINDS * 1e6
 
 
-def bind_many(client: Client, pool: ThreadPoolExecutor) -> float:
-    """Seconds of CPU for all binds, each connection making its share one after the other."""
+def by_client(access: Access) -> float:
+    """Seconds of CPU for all binds, each of many threads making its share one after the other."""
+    with Client(access) as client, ThreadPoolExecutor(CONNECTIONS) as pool:
 
-    def share(first: int) -> None:
-        for number in range(first, BINDS, CONNECTIONS):
-            bind_one(client, number)
+        def share(first: int) -> None:
+            for number in range(first, BINDS, CONNECTIONS):
+                client.call(bind(number))
 
-    start = time.process_time()
-    list(pool.map(share, range(CONNECTIONS)))
-    return time.process_time() - start
+        def once() -> float:
+            start = time.process_time()
+            list(pool.map(share, range(CONNECTIONS)))
+            return time.process_time() - start
+
+        once()  # connects
+        return min(once() for _ in range(5))
 
 
-def bind_one(client: Client, number: int) -> None:
-    meta = {"name": f"web-{number}", "uid": f"0000-{number}", "annotations": {"numa": "0", "gpus": "0,1,2,3"}}
+def by_courier(access: Access) -> float:
+    """The same by one thread that speaks on all connections."""
+    courier = Courier(access, "bench", CONNECTIONS)
+
+    def once() -> float:
+        start, answers = time.process_time(), Semaphore(0)
+        for number in range(BINDS):
+            courier.send(Errand(number, answers))
+        for _ in range(BINDS):
+            answers.acquire()
+        return time.process_time() - start
+
+    courier.start()
+    once()  # connects
+    best = min(once() for _ in range(5))
+    courier.stop()
+    access.close()
+    return best
+
+
+class Errand:
+    """One bind for the courier."""
+
+    def __init__(self, number: int, answers: Semaphore) -> None:
+        self._number, self._answers = number, answers
+
+    def request(self) -> Request:
+        return bind(self._number)
+
+    def done(self, error: ApiError | None) -> None:
+        assert error is None, error
+        self._answers.release()
+
+
+def bind(number: int) -> Request:
+    name = f"web-{number}"
+    meta = {"name": name, "uid": f"0000-{number}", "annotations": {"numa": "0", "gpus": "0,1,2,3"}}
     target = {"apiVersion": "v1", "kind": "Node", "name": f"node-{number % 100}"}
-    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
-    client.create(PODS, binding, "default", subresource="binding")
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
+    return prepare("POST", PODS, "default", name, subresource="binding", body=body)
 
 
 @contextmanager

@@ -33,6 +33,10 @@ ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 ZONES, POOLS, APPS = 3, 10, 20
 BURST = 50
 """pods of one template in a row"""
+COMPLETIONS = 1_000
+"""pods of an Indexed Job"""
+NOMINATED = 50
+"""pods that are promised a node, in the case of that name"""
 RUNNING = 5
 """pods on each node before the first decision"""
 MOST = 10_000
@@ -80,9 +84,9 @@ def app_of(number: int) -> str:
     return f"app-{number // BURST % APPS}"
 
 
-def pod(number: int, **spec: Any) -> Obj:
+def pod(number: int, app: str = "", **spec: Any) -> Obj:
     """One of many: of some application, all of whose pods share a template."""
-    app = app_of(number)
+    app = app or app_of(number)
     requests = {"cpu": "100m", "memory": "256Mi"}
     containers = [{"name": "main", "image": f"registry.example/{app}:1", "resources": {"requests": requests}}]
     meta = {"name": f"{app}-{number}", "uid": f"uid-{number}", "namespace": "default", "labels": {"app": app}}
@@ -120,7 +124,27 @@ def mixed(number: int) -> Obj:
     return (plain, affinity, spread)[number % 3](number)
 
 
-KINDS: dict[str, Callable[[int], Obj]] = {"plain": plain, "affinity": affinity, "spread": spread, "mixed": mixed}
+def interleaved(number: int) -> Obj:
+    """Plain pods, each of another template than the one before."""
+    return pod(number, f"app-{number % APPS}")
+
+
+def indexed(number: int) -> Obj:
+    """Plain pods of Indexed Jobs: no two of a Job have the same labels."""
+    made = pod(number, f"job-{number // COMPLETIONS}")
+    made["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] = str(number % COMPLETIONS)
+    return made
+
+
+KINDS: dict[str, Callable[[int], Obj]] = {
+    "plain": plain,
+    "affinity": affinity,
+    "spread": spread,
+    "mixed": mixed,
+    "interleaved": interleaved,
+    "indexed": indexed,
+    "nominated": plain,
+}
 
 
 def impossible(number: int) -> Obj:
@@ -131,21 +155,24 @@ def impossible(number: int) -> Obj:
 # --- Measuring
 
 
-def cluster(size: int, kind: Callable[[int], Obj]) -> Cycle:
+def cluster(size: int, name: str) -> Cycle:
     """A cluster where pods of this kind run already."""
-    state = State()
+    state, nominations, kind = State(), Nominations(), KINDS[name]
     for number in range(size):
         state.set_node(project_node(node(number)))
     for number in range(RUNNING * size):
         state.place(project_pod(kind(10_000_000 + number)), f"node-{number % size:05d}")
-    (cycle,) = build_cycles(SchedulerConfiguration(), state, Nominations()).values()
+    if name == "nominated":
+        for number in range(NOMINATED):
+            nominations.nominate(project_pod(kind(20_000_000 + number)), f"node-{number % size:05d}")
+    (cycle,) = build_cycles(SchedulerConfiguration(), state, nominations).values()
     return cycle
 
 
-def measure(size: int, kind: Callable[[int], Obj], seconds: float) -> Measured:
+def measure(size: int, name: str, seconds: float) -> Measured:
     """Decide for pods of a kind until there are enough or the time is over."""
-    cycle = cluster(size, kind)
-    pods = [project_pod(kind(number)) for number in range(BURST + MOST)]
+    cycle = cluster(size, name)
+    pods = [project_pod(KINDS[name](number)) for number in range(BURST + MOST)]
     decide(cycle, pods[:BURST], seconds)
     return decide(cycle, pods[BURST:], seconds)
 
@@ -162,7 +189,7 @@ def decide(cycle: Cycle, pods: Sequence[PodView], seconds: float) -> Measured:
 
 def verdict(size: int, times: int = 10) -> float:
     """Seconds until an impossible pod of a shape not seen before has been refused with reasons: the slowest of some."""
-    cycle = cluster(size, plain)
+    cycle = cluster(size, "plain")
     worst = 0.0
     for number in range(times):
         one = project_pod(impossible(1_000 + number))
@@ -176,7 +203,7 @@ def verdict(size: int, times: int = 10) -> float:
 
 def profile(size: int, kind: str, lines: int = 25) -> None:
     """Where the time goes."""
-    cycle = cluster(size, KINDS[kind])
+    cycle = cluster(size, kind)
     pods = [project_pod(KINDS[kind](number)) for number in range(MOST)]
     decide(cycle, pods[:120], SECONDS)
     recorder = cProfile.Profile()
@@ -214,8 +241,8 @@ def show_rates(sizes: Sequence[int], seconds: float) -> list[str]:
     """The table; what was missed comes back as sentences."""
     print(f"{'decisions/s':12}" + "".join(f"{size:>10,} nodes" for size in sizes) + "   cost grows")
     missed = []
-    for name, kind in KINDS.items():
-        found = {size: measure(size, kind, seconds) for size in sizes}
+    for name in KINDS:
+        found = {size: measure(size, name, seconds) for size in sizes}
         rates = "".join(f"{one.rate:>16,.0f}" for one in found.values())
         first, last = found[sizes[0]], found[sizes[-1]]
         growth = f"× {last.micros / first.micros:.1f} for × {sizes[-1] // sizes[0]} nodes"

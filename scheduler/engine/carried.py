@@ -7,10 +7,10 @@ and against a place.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from kubenexus.common.objects import PodTerm, PodView
+from kubenexus.common.objects import LabelSelector, PodTerm, PodView
 
 
 class Carried(NamedTuple):
@@ -29,6 +29,8 @@ class CarriedTerms:
         self.epoch = 0
         """grows when `terms` is not just longer than before, or matches differently"""
         self.terms: list[Carried] = []
+        self.keys: set[str] = set()
+        """the label keys that any of them has looked at"""
         self._carriers = Counter[Carried]()
 
     def add(self, pod: PodView) -> None:
@@ -36,6 +38,7 @@ class CarriedTerms:
         for one in carried_by(pod):
             if not self._carriers[one]:
                 self.terms.append(one)
+                self.keys.update(selected_keys(one.term.selector))
             self._carriers[one] += 1
 
     def remove(self, pods: Iterable[PodView]) -> None:
@@ -63,6 +66,11 @@ def carried_by(pod: PodView) -> Sequence[Carried]:
         if all(readable(term) for _, term in part.preferred):
             found += [Carried(term, home, required=False, weight=sign * weight) for weight, term in part.preferred]
     return found
+
+
+def selected_keys(selector: LabelSelector) -> Iterator[str]:
+    """The label keys that a selector looks at."""
+    return (requirement.key for requirement in selector.requirements or ())
 
 
 def readable(term: PodTerm) -> bool:

@@ -12,7 +12,7 @@ from kubenexus.scheduler.engine.labels import Mask
 from kubenexus.scheduler.engine.nominated import Nominations, judge, without_rivals
 from kubenexus.scheduler.engine.plugin import Code, Taken
 from kubenexus.scheduler.engine.preempt import Preemption, PreemptionArgs
-from kubenexus.scheduler.engine.shape import Shape, Weighted, compile_shape, shape_key
+from kubenexus.scheduler.engine.shape import Alike, Shape, Weighted, compile_shape
 from kubenexus.scheduler.engine.state import State
 
 # Shapes come from templates; a cluster has hundreds. Past this many the ones of long ago make room.
@@ -101,6 +101,7 @@ class Cycle:
         self.nominations = Nominations() if nominations is None else nominations
         """shared by all cycles on a state; whoever sees pods come, change and go tells it"""
         self.profile = profile
+        self.alike = Alike(state)
         self._preemption = None if preemption is None else Preemption(state, self.nominations, preemption)
         self._known: dict[Hashable, _Known] = {}
 
@@ -165,7 +166,7 @@ class Cycle:
         return self._verdicts(pod, self.board(pod))
 
     def _know(self, pod: PodView) -> _Known:
-        key = shape_key(pod)
+        key = self.alike.key(pod)
         known = self._known.pop(key, None)
         if known is None or known.board.shape.outdated:
             known = _Known(Board(compile_shape(pod, self.profile, self.state), self.state))

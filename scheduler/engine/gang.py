@@ -20,7 +20,6 @@ from kubenexus.scheduler.engine.cycle import Cycle, Park, Place
 from kubenexus.scheduler.engine.evaluate import Board, Verdict, explain, summarize
 from kubenexus.scheduler.engine.fabric import ANYWHERE, Domain, Slots, Wish, domains, largest, wish_of
 from kubenexus.scheduler.engine.plugin import Code
-from kubenexus.scheduler.engine.shape import shape_key
 from kubenexus.scheduler.engine.state import State
 
 FIT = "NodeResourcesFit"
@@ -92,14 +91,15 @@ class Gangs:
 
     def _decide(self, call: Call) -> Placed | Refused:
         # 1. How many could each node take, at most? If all together are too few, nothing needs to be tried.
-        wish, pods = wish_of(call.pods), in_order(call.pods)
-        bounds = [_Bound(self._cycle_of(kind[0]).board(kind[0]), kind, self._state) for kind in _kinds(pods)]
-        spare = len(pods) - call.need
+        kinds = self._kinds(call.pods)
+        bounds = [_Bound(self._cycle_of(kind[0]).board(kind[0]), kind, self._state) for kind in kinds]
+        spare = len(call.pods) - call.need
         short = next((one for one in bounds if one.total < len(one.pods) - spare), None)
         if short is not None:
             return self._impossible(call, short)
         # 2. Try one domain after the other, the tightest first.
-        slots = np.minimum.reduce([one.slots for one in bounds]) if len(bounds) == 1 else _sum(bounds)
+        wish, pods = wish_of([kind[0] for kind in kinds]), in_order(call.pods)
+        slots = sum((one.slots for one in bounds[1:]), start=bounds[0].slots)
         tried = 0
         for domain in domains(wish, slots, call.need, call.anchors, self._state):
             found = self._try(pods, call.need, domain)
@@ -108,6 +108,13 @@ class Gangs:
             tried = max(tried, found)
         # 3. Nowhere: say what was in the way.
         return self._lost(call, pods, wish, slots, tried)
+
+    def _kinds(self, pods: Iterable[PodView]) -> list[list[PodView]]:
+        """The pods by what plugins can tell apart."""
+        kinds: dict[Hashable, list[PodView]] = {}
+        for pod in pods:
+            kinds.setdefault(self._cycle_of(pod).alike.key(pod), []).append(pod)
+        return list(kinds.values())
 
     def _try(self, pods: Sequence[PodView], need: int, domain: Domain) -> Placed | int:
         """The whole gang in one domain; else how many of it found room there."""
@@ -204,34 +211,21 @@ class _Bound:
 
     def verdicts(self) -> list[Verdict]:
         """What nodes would say to one more, once they have taken all that they can."""
-        state, board = self._state, self._board
-        full = np.flatnonzero(self.slots)
-        reasons: dict[str, list[int]] = {}
-        for node in full.tolist():
-            left = [(int(state.alloc[row, node] - state.used[row, node]) // amount, row) for row, amount in self._bill]
-            reasons.setdefault(f"Insufficient {state.resource(min(left)[1])}", []).append(node)
-        found = [Verdict(FIT, reason, Code.UNSCHEDULABLE, tuple(nodes)) for reason, nodes in reasons.items()]
-        return [*explain(board.shape, state), *found]
+        state, full = self._state, np.flatnonzero(self.slots)
+        left = [(state.alloc[row, full] - state.used[row, full]) // amount for row, amount in self._bill]
+        scarce = np.argmin(left, axis=0) if left else np.zeros(len(full), dtype=np.intp)
+        found = []
+        for number in np.unique(scarce).tolist():
+            reason = f"Insufficient {state.resource(self._bill[number][0])}" if left else "node(s) are taken"
+            nodes = tuple(full[scarce == number].tolist())
+            found.append(Verdict(FIT, reason, Code.UNSCHEDULABLE, nodes))
+        return [*explain(self._board.shape, state), *found]
 
 
 def _bill(board: Board) -> dict[int, int]:
     """What one such pod takes of the state's rows, as far as plugins say."""
     bills = (asked.plugin.bill(asked.term) for asked in board.shape.asked)
     return {row: amount for bill in bills if bill for row, amount in bill.items()}
-
-
-def _sum(bounds: Sequence[_Bound]) -> Slots:
-    total = np.zeros_like(bounds[0].slots)
-    for one in bounds:
-        total += one.slots
-    return total
-
-
-def _kinds(pods: Iterable[PodView]) -> list[list[PodView]]:
-    kinds: dict[Hashable, list[PodView]] = {}
-    for pod in pods:
-        kinds.setdefault(shape_key(pod), []).append(pod)
-    return list(kinds.values())
 
 
 def in_order(pods: Iterable[PodView]) -> list[PodView]:

@@ -119,16 +119,19 @@ def judge(shape: Shape, state: State, node: int, rivals: Sequence[PodView]) -> l
 def without_rivals(feasible: Mask, rivals: dict[int, list[PodView]], shape: Shape, state: State) -> Mask:
     """Those of the feasible nodes where such a pod fits with its rivals too."""
     answer = feasible.copy()
-    bills = [bill for asked in shape.asked if (bill := asked.plugin.bill(asked.term)) is not None]
+    terms = [(asked, asked.plugin.bill(asked.term)) for asked in shape.asked]
+    bills = [bill for _, bill in terms if bill is not None]
+    others = [asked for asked, bill in terms if bill is None]
     for node, pods in rivals.items():
         if feasible[node]:
             enough = all(_enough(bill, pods, state, node) for bill in bills)
-            answer[node] = enough and _fits_with(pods, shape, state, node)
+            alone = not any(asked.plugin.heeds(asked.term, pods) for asked in others)
+            answer[node] = enough and (alone or _fits_with(pods, shape, state, node))
     return answer
 
 
 def _enough(bill: Mapping[int, int], rivals: Sequence[PodView], state: State, node: int) -> bool:
-    """Whether there is enough for all: most often there is not, and this is quicker than a trial."""
+    """Whether there is enough for all, which a trial would find out too, but not so fast."""
     shares = [state.footprint(pod.usage).item for pod in rivals]
     alloc, used = state.alloc.item, state.used.item
     return all(

@@ -75,6 +75,8 @@ class Objects:
         self.pdbs = Table[PodDisruptionBudgetView]()
         self.rejections = Table[Mapping[str, str]]()
         """owner's uid → nodes whose kubelet lately refused its pods, and why"""
+        self.gpu_mixes = Table[tuple[int, ...]]()
+        """by the plugin that reads it: how often pods ask for sets of 1, 2, 4 and 8 GPUs, roughly"""
 
     def table(self, name: str) -> Table[Any]:
         """A table by the name of its attribute."""

@@ -6,7 +6,7 @@ A `NodePlugin`'s answer for a node depends on that node alone, so the engine ask
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -99,10 +99,17 @@ class _Base(Generic[T]):
         """
         return ()
 
+    def heeds(self, _term: T, _pods: Sequence[PodView]) -> bool:
+        """Whether it may refuse a node on account of these pods, if they were there. If not, nobody has to try it out.
+
+        A plugin with a `bill` is not asked.
+        """
+        return type(self).filter is not _Base.filter
+
     def bill(self, _term: T) -> Mapping[int, int] | None:
         """What such a pod takes of the state's rows, if it is refused exactly where less of one of them is left.
 
-        It makes preemption faster. None if there is more to it.
+        It makes preemption and nominations faster. None if there is more to it.
         """
         return None
 
@@ -120,6 +127,9 @@ class NodePlugin(_Base[T]):
     def normalize(self, raw: Scores, _feasible: Mask) -> Scores:
         """Scores from 0 to 100, of all nodes, given which of them the pod can go to."""
         return raw
+
+    def heeds(self, term: T, pods: Sequence[PodView]) -> bool:
+        return self.minds_pods and super().heeds(term, pods)
 
     # The same for one node. Every pod placed changes one, so this is asked at each decision: a plugin that most pods
     # concern does better than arrays of one number.

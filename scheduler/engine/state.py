@@ -200,7 +200,7 @@ class State:
             self._put(pod, self._slot(node_name))
 
     def _renew(self, pod: PodView, node_name: str) -> bool:
-        """Only keep the newer view, if that will do: the pod is there and takes as much as before.
+        """Only keep the newer view, if that will do: the pod is there and takes what it took before.
 
         Every pod comes this way once it is bound, for the API server then gives it labels of its node's zone.
         """
@@ -208,7 +208,7 @@ class State:
         if home is None or self._trials or self.slots[home].name != node_name:
             return False
         old = self.slots[home].pods[pod.uid]
-        if old.usage != pod.usage:
+        if old.usage != pod.usage or old.annotations != pod.annotations:
             return False
         self.slots[home].pods[pod.uid] = pod
         if kind_of(old) != kind_of(pod):

@@ -7,7 +7,7 @@ those whose wishes do. None of them is searched for: the state counts them as th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -188,6 +188,9 @@ class InterPodAffinity(ClusterPlugin[Company]):
                 domains = state.labels.column(key).domains
                 near = state.totals(question, key).take(domains.of[at]) - weaker.count(question)[at]
                 yield Refusal(domains.present[at] & (near > 0), reason)
+
+    def heeds(self, term: Company, pods: Sequence[PodView]) -> bool:
+        return bool(term.near or term.apart) or any(pod.spec.affinity.anti.required for pod in pods)
 
     def may_miss(self, term: Company) -> bool:
         return term.near is not None

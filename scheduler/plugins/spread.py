@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 from typing import Any
@@ -165,6 +165,9 @@ class PodTopologySpread(ClusterPlugin[Spread]):
             domains = ground.domains
             excess = _excess(ground, state).take(domains.of[at]) - weaker.count(ground.rule.siblings)[at]
             yield Refusal(domains.present[at] & (excess > 0), UNEVEN)
+
+    def heeds(self, term: Spread, _pods: Sequence[PodView]) -> bool:
+        return bool(term.hard.rules)
 
     def may_miss(self, _term: Spread) -> bool:
         return False

@@ -23,7 +23,7 @@ ZONE_SEPARATOR: Final = "__"
 
 @dataclass(frozen=True, slots=True)
 class Barred:
-    """The pod can go nowhere, because of its claims."""
+    """The pod can go nowhere, because of what it says itself or of its claims."""
 
     reason: str
     code: Code = Code.UNRESOLVABLE

@@ -17,7 +17,6 @@ from h2.connection import H2Connection
 from h2.events import DataReceived, RequestReceived, StreamEnded
 
 from kubenexus.agent import unary
-from kubenexus.agent.allocations import Given
 from kubenexus.agent.discovery.nvml import OFF
 from kubenexus.agent.machine import Machine, list_pods
 from kubenexus.agent.podresources import METHOD, PodResources
@@ -26,6 +25,7 @@ from kubenexus.common.kube.resources import NODES
 from kubenexus.common.sandbox import Sandbox
 from kubenexus.common.sandbox.machine_tree import write_machine
 from kubenexus.common.vocabulary import ALLOCATIONS
+from kubenexus.common.wire import Given
 from tests.agents import SMALL_DGX
 from tests.machines import dgx_h100
 from tests.protobuf import answer, container, device, pod

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import select
 import socket
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +16,7 @@ from kubernetes.client import Configuration
 from kubenexus.common.kube import errors
 from kubenexus.common.kube.auth import Access
 from kubenexus.common.kube.client import Client
+from kubenexus.common.kube.connection import LeanTlsConnection
 from kubenexus.common.kube.resources import NODES, PODS
 from tests.stub_server import Handler, Script, StubServer, serving, until
 
@@ -283,3 +287,26 @@ def test_connections_are_used_again() -> None:
         get(client)
         until(lambda: len(server.seen) == 3)
         assert len(ports) == 1
+
+
+class Doomed(LeanTlsConnection):
+    """Its server has hung up before TLS can begin, as one does that is restarted."""
+
+    def _new_conn(self) -> socket.socket:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            mine = socket.create_connection(listener.getsockname())
+            theirs, _ = listener.accept()
+        at_once = struct.pack("ii", 1, 0)
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+        theirs.close()
+        poller = select.poll()
+        poller.register(mine)
+        until(lambda: any(event & select.POLLHUP for _, event in poller.poll(0)))
+        return mine
+
+
+def test_a_connection_reset_before_tls_leaves_no_open_socket() -> None:
+    connection = Doomed("127.0.0.1")
+    with pytest.raises(ConnectionResetError, match="before TLS began"):
+        connection.connect()
+    gc.collect()  # a socket that is found unclosed is an error to pytest

@@ -79,11 +79,13 @@ def test_a_full_queue_drops_and_never_blocks() -> None:
         recorder.start()
         before = dropped("queue")
         for number in range(20):
-            record(recorder, str(number))
+            record(recorder, str(number), kind="Normal")
         assert dropped("queue") - before >= 14
+        record(recorder, "there is always room for a warning")
         gate.set()
         recorder.stop()
-        assert 5 <= len(server.seen) <= 6
+        assert 6 <= len(server.seen) <= 7
+        assert server.seen[-1].body["type"] == "Warning"
 
 
 def test_what_the_server_refuses_is_counted_and_forgotten() -> None:

@@ -68,14 +68,12 @@ class Watching:
         headers = {"Authorization": f"Bearer {box.token}"}
         with urllib3.PoolManager(ca_certs=box.ca_file, retries=False, timeout=10) as pool:
             url = f"{box.url}{MAPS}?watch=true{query}"
-            answer = pool.request("GET", url, headers=headers, preload_content=False)
             try:
-                for chunk in answer.stream():
-                    self.events += map(json.loads, chunk.splitlines())
-            except CUT as error:
+                with pool.request("GET", url, headers=headers, preload_content=False) as answer:
+                    for chunk in answer.stream():
+                        self.events += map(json.loads, chunk.splitlines())
+            except CUT as error:  # also before the head of the answer has come
                 self.end = error
-            finally:
-                answer.close()
 
     def wait(self) -> None:
         self._thread.join(10)

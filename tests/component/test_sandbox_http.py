@@ -6,6 +6,7 @@ import http.client
 import json
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -191,3 +192,11 @@ def test_the_kubeconfig_is_private_and_says_what_it_is_for(box: Sandbox, tmp_pat
     file = box.write_kubeconfig(tmp_path / "kubeconfig")
     assert file.stat().st_mode & 0o077 == 0
     assert "not for production" in file.read_text()
+
+
+def test_clients_that_hang_up_at_once_disturb_nobody(box: Sandbox) -> None:
+    at_once = struct.pack("ii", 1, 0)
+    for _ in range(50):
+        with socket.create_connection(("127.0.0.1", int(box.url.rpartition(":")[2]))) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+    assert ask(box, "GET", MAPS)[0] == 200

@@ -5,21 +5,16 @@ There are no kubelets: a pod that has a node has arrived; where one has to run, 
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import re
-import signal
 import subprocess
-import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kubenexus.common.kube.client import Client
+from hack.control_plane import binaries
 from kubenexus.common.kube.request import PatchType
 from kubenexus.common.kube.resources import (
     DEPLOYMENTS,
@@ -27,81 +22,23 @@ from kubenexus.common.kube.resources import (
     NODES,
     PERSISTENT_VOLUMES,
     PODS,
-    SERVICE_ACCOUNTS,
     STATEFUL_SETS,
     STORAGE_CLASSES,
     Resource,
 )
-from kubenexus.scheduler.rights import LEASE_RULES, RULES
 from tests.contract.objects import unique
-from tests.schedulers import Cluster, Obj, pod_spec
+from tests.schedulers import POOL, ZONE, Cluster, Obj, pod_spec
 from tests.servers import Server
 from tests.stub_server import until
 
 pytestmark = pytest.mark.e2e
 
-RBAC = "rbac.authorization.k8s.io"
-ROLES = Resource(RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False)
-BINDINGS = Resource(RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
-ZONE = "topology.kubernetes.io/zone"
-POOL = "test-pool"
+DAEMON_SETS = Resource("apps", "v1", "daemonsets", "DaemonSet")
 PATIENCE = 40.0
 
 
-@pytest.fixture
-def cluster(real_server: Server) -> Iterator[Cluster]:
-    """Six nodes in three zones; pods of this test are kept on them by a label."""
-    with Client.connect(str(real_server.kubeconfig), agent="test") as client:
-        made = Cluster(client, real_server.namespace)
-        names = [unique("node") for _ in range(6)]
-        for number, name in enumerate(names):
-            made.add_nodes(name, labels={ZONE: f"zone-{number % 3}", POOL: real_server.namespace})
-        yield made
-        for name in names:
-            client.delete(NODES, name)
-
-
-@pytest.fixture
-def account(cluster: Cluster, real_server: Server, tmp_path: Path) -> Iterator[Path]:
-    """The kubeconfig of a service account with the scheduler's rights and no others."""
-    client, name, space = cluster.client, f"scheduler-{cluster.namespace}", cluster.namespace
-    client.create(ROLES, {"metadata": {"name": name}, "rules": [*RULES, *LEASE_RULES]})
-    subject = {"kind": "ServiceAccount", "name": "scheduler", "namespace": space}
-    reference = {"apiGroup": RBAC, "kind": ROLES.kind, "name": name}
-    client.create(BINDINGS, {"metadata": {"name": name}, "subjects": [subject], "roleRef": reference})
-    client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "scheduler"}}, space)
-    ask = {"metadata": {"name": "scheduler"}, "spec": {}}
-    token = client.create(SERVICE_ACCOUNTS, ask, space, subresource="token")["status"]["token"]
-    config = json.loads(real_server.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": token}
-    path = tmp_path / "scheduler-kubeconfig"
-    path.write_text(json.dumps(config))
-    yield path
-    client.delete(BINDINGS, name)
-    client.delete(ROLES, name)
-
-
-@pytest.fixture
-def scheduler(account: Path, cluster: Cluster, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The program, electing itself by a Lease in the test's namespace."""
-    config = tmp_path / "config.yaml"
-    lease = f"leaderElection: {{resourceNamespace: {cluster.namespace}}}"
-    config.write_text(f"apiVersion: kubenexus.io/v1alpha1\nkind: SchedulerConfiguration\n{lease}\n")
-    command = [str(Path(sys.executable).with_name("kubenexus")), "scheduler", "--kubeconfig", str(account)]
-    log = tmp_path / "log"
-    with log.open("wb") as output, contextlib.ExitStack() as stack:
-        process = stack.enter_context(
-            subprocess.Popen([*command, "--config", str(config)], stderr=output, env=os.environ)
-        )
-        yield process
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0, log.read_text()
-    assert "internal error" not in log.read_text()
-    assert "Traceback" not in log.read_text()
-
-
 def workload(cluster: Cluster, name: str, spec: Obj, **pod: Any) -> Obj:
-    selected = {"nodeSelector": {POOL: cluster.namespace}, **pod}
+    selected = {"nodeSelector": {POOL: cluster.namespace}, "schedulerName": cluster.scheduler_name, **pod}
     template = {"metadata": {"labels": {"app": name}}, "spec": pod_spec("100m", **selected)}
     return {"metadata": {"name": name, "namespace": cluster.namespace}, "spec": {"template": template, **spec}}
 
@@ -140,7 +77,6 @@ def selector(app: str) -> Obj:
     return {"matchLabels": {"app": app}}
 
 
-@pytest.mark.usefixtures("scheduler")
 def test_workloads_run(cluster: Cluster) -> None:
     client = cluster.client
     client.create(DEPLOYMENTS, workload(cluster, "web", {"replicas": 6, "selector": selector("web")}))
@@ -155,7 +91,6 @@ def test_workloads_run(cluster: Cluster) -> None:
     until(done, PATIENCE)
 
 
-@pytest.mark.usefixtures("scheduler")
 def test_spread_and_affinity(cluster: Cluster) -> None:
     constraint = {
         "maxSkew": 1,
@@ -180,19 +115,58 @@ def test_spread_and_affinity(cluster: Cluster) -> None:
     assert len(zones(cluster, nodes_of(cluster, "near", 4))) == 1
 
 
-@pytest.mark.usefixtures("scheduler")
-def test_impossible_pod_explains_itself(cluster: Cluster) -> None:
+def test_daemon_set_has_a_pod_on_every_node(cluster: Cluster) -> None:
+    """Its controller pins each pod by a matchFields term, and wants it on nodes that take no others, too."""
+    cordoned, tainted, *_ = nodes = cluster.pool()
+    taint = {"key": "only", "value": "them", "effect": "NoSchedule"}
+    for node, spec in ((cordoned, {"unschedulable": True}), (tainted, {"taints": [taint]})):
+        cluster.client.patch(NODES, node, {"spec": spec}, kind=PatchType.MERGE)
+    made = workload(cluster, "log", {"selector": selector("log")}, tolerations=[{"key": "only", "operator": "Exists"}])
+    cluster.client.create(DAEMON_SETS, made)
+    assert sorted(nodes_of(cluster, "log", 6)) == sorted(nodes)
+    assert all(pinned(pod) == [pod["spec"]["nodeName"]] for pod in cluster.pods())
+    cluster.client.delete(DAEMON_SETS, "log", cluster.namespace)
+
+
+def pinned(pod: Obj) -> list[str]:
+    required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    [term] = required["nodeSelectorTerms"]
+    [field] = term["matchFields"]
+    assert field["key"] == "metadata.name"
+    values: list[str] = field["values"]
+    return values
+
+
+def test_impossible_pod_explains_itself_to_kubectl_describe(
+    cluster: Cluster, real_server: Server, tmp_path: Path
+) -> None:
     cluster.add_pod("big", cpu="900", nodeSelector={POOL: cluster.namespace})
-    message = cluster.await_pending("big", seconds=PATIENCE)
-    # How many there are in all depends on the tests beside us, which share the server.
-    assert re.match(r"0/[0-9]+ nodes are available: ", message)
-    assert "6 Insufficient cpu" in message
-    assert "No node has more than " in message
-    until(lambda: bool(cluster.events("big", "FailedScheduling")), PATIENCE)
+    # News of the pod may come before that of the last node.
+    message = cluster.await_pending("big", "6 Insufficient cpu", seconds=PATIENCE)
+    # What other nodes there are depends on the tests beside us, which share the server.
+    form = (
+        r"0/(\d+) nodes are available: (\d+ node\(s\) [^,]+, )*6 Insufficient cpu(, \d+ node\(s\) [^,.]+)*\. "
+        r"preemption: 0/\1 nodes are available: \d+ Preemption is not helpful for scheduling\. "
+        r"No node has more than \d+m? cpu: request less, or add a larger node\."
+    )
+    assert re.fullmatch(form, message)
     assert cluster.condition("big")["reason"] == "Unschedulable"
+    until(lambda: message in [event["note"] for event in cluster.events("big", "FailedScheduling")], PATIENCE)
+    text = kubectl(real_server, tmp_path, "describe", "pod", "big")
+    assert re.search(r"PodScheduled +False", text)
+    told = re.findall(r"Warning +FailedScheduling +(?:\S+ \(.*?\)|\S+) +(\S+) +(.*)", text)
+    assert (cluster.scheduler_name, message) in [(source, note.strip()) for source, note in told]
 
 
-@pytest.mark.usefixtures("scheduler")
+def kubectl(server: Server, home: Path, *words: str) -> str:
+    """What kubectl prints in the test's namespace."""
+    command = [str(binaries.find("kubectl")), f"--kubeconfig={server.kubeconfig}", f"--namespace={server.namespace}"]
+    environment = {**os.environ, "HOME": str(home)}
+    return subprocess.run(
+        [*command, *words], env=environment, capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+
+
 def test_stateful_set_gets_volumes_where_its_pods_go(cluster: Cluster) -> None:
     client, name = cluster.client, unique("local")
     client.create(
@@ -203,7 +177,7 @@ def test_stateful_set_gets_volumes_where_its_pods_go(cluster: Cluster) -> None:
             "volumeBindingMode": "WaitForFirstConsumer",
         },
     )
-    nodes = [one["metadata"]["name"] for one in client.list(NODES, label_selector=f"{POOL}={cluster.namespace}").items]
+    nodes = cluster.pool()
     for node in nodes[:2]:
         client.create(PERSISTENT_VOLUMES, local_volume(unique("pv"), name, node))
     claim = {

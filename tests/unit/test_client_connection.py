@@ -90,6 +90,7 @@ def test_headers_are_found_in_any_case() -> None:
         (CHUNKED + b"-2\r\nab\r\n", HTTPException),
         (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", HTTPException),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 1, 1\r\n\r\n", HTTPException),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\ncontent-length: 2\r\n\r\nab", HTTPException),
         (b"HTTP/2 200\r\n\r\n", HTTPException),
         (b"SSH-2.0-OpenSSH\r\n\r\n", HTTPException),
         (b"HTTP/1.1 abc\r\n\r\n", HTTPException),

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubenexus.common.kube.series import Bucket, Create, Drop, Extend, Series, cut
+from kubenexus.common.kube.series import WAITING, Bucket, Create, Drop, Extend, Series, Write, cut
 
 serial = itertools.count()
 
 
-def event(pod: str = "a", note: str = "no node fits", at: float = 0.0) -> dict[str, Any]:
+def event(
+    pod: str = "a", note: str = "no node fits", at: float = 0.0, kind: str = "Warning", reason: str = "FailedScheduling"
+) -> dict[str, Any]:
     return {
         "metadata": {"namespace": "ns", "name": f"{pod}.{next(serial)}"},
         "eventTime": f"t{at:g}",
-        "type": "Warning",
-        "reason": "FailedScheduling",
+        "type": kind,
+        "reason": reason,
         "action": "Scheduling",
         "note": note,
         "regarding": {"kind": "Pod", "namespace": "ns", "name": pod, "uid": pod},
@@ -99,12 +102,64 @@ def test_one_object_cannot_use_up_the_rate() -> None:
     create(series, 10.0, note="later")
 
 
+def good(pod: str) -> dict[str, Any]:
+    return event(pod, "bound", kind="Normal", reason="Scheduled")
+
+
+def created(writes: Iterable[Write]) -> list[str]:
+    """The pods that events are created about."""
+    return [write.obj["regarding"]["name"] for write in writes if isinstance(write, Create)]
+
+
 def test_all_objects_together_are_limited() -> None:
+    series = Series(overall=(1, 4))
+    found = [series.record(good(pod), 0.0) for pod in "abcd"]
+    assert [created(writes) for writes in found] == [["a"], ["b"], [], []]
+    assert found[3] == [Drop()]
+    assert created(series.record(good("e"), 1.0)) == ["e"]
+
+
+def test_good_news_leave_room_for_warnings() -> None:
+    series = Series(overall=(1, 4))
+    for number in range(100):
+        series.record(good(f"p{number}"), 0.0)
+    assert created(series.record(event("refused"), 0.0)) == ["refused"]
+
+
+def test_warnings_that_come_too_fast_wait_for_their_turn() -> None:
     series = Series(overall=(1, 2))
-    create(series, pod="a")
-    create(series, pod="b")
-    assert series.record(event("c"), 0.0) == [Drop()]
-    create(series, 1.0, pod="c")
+    assert created(write for pod in "abcde" for write in series.record(event(pod), 0.0)) == ["a", "b"]
+    assert series.due(0.0) == []
+    assert created(series.due(2.0)) == ["c", "d"]
+    assert series.record(event("f"), 3.0) == [], "those before it have waited longer"
+    assert created(series.due(3.0)) == ["e"]
+    assert created(series.due(4.0)) == ["f"]
+    assert series.due(5.0) == []
+
+
+@pytest.mark.parametrize(
+    ("newer", "written"),
+    [
+        pytest.param(event("b", "still no node fits"), ["still no node fits", "no node fits"], id="another warning"),
+        pytest.param(good("b"), ["no node fits"], id="good news"),
+    ],
+)
+def test_a_warning_waits_no_longer_than_it_is_news(newer: dict[str, Any], written: list[str]) -> None:
+    """A newer one takes its place in the line; when the trouble is over there is nothing left to warn of."""
+    series = Series(overall=(1, 1))
+    for pod in "abc":
+        series.record(event(pod), 0.0)
+    assert Drop() in series.record(newer, 0.0)
+    notes = [write.obj["note"] for now in (1.0, 2.0) for write in series.due(now) if isinstance(write, Create)]
+    assert notes == written
+
+
+def test_warnings_that_still_wait_at_the_end_are_dropped() -> None:
+    series = Series(overall=(1, 1))
+    for pod in "abc":
+        series.record(event(pod), 0.0)
+    assert series.close() == [Drop(), Drop()]
+    assert series.due(9.0) == []
 
 
 def test_memory_is_bounded() -> None:
@@ -115,6 +170,12 @@ def test_memory_is_bounded() -> None:
     writes = [write for n in range(1, 5000) for write in series.record(event(f"p{n}"), 0.0)]
     assert Extend("ns", first, 3, "t0") in writes
     assert create(series, pod="p0")["metadata"]["name"] != first
+
+
+def test_so_are_the_warnings_that_wait() -> None:
+    series = Series(overall=(0.0, 1))
+    writes = [write for n in range(WAITING + 10) for write in series.record(event(f"p{n}"), 0.0)]
+    assert writes.count(Drop()) == 9
 
 
 @given(st.lists(st.floats(0, 3), max_size=50), st.floats(0.1, 5), st.integers(1, 5))

@@ -112,7 +112,7 @@ def test_declining_inference_leaves_declared_gangs_alone() -> None:
         pytest.param(
             pod(job()),
             job(notes={MIN: "many"}),
-            f"{MIN} is 'many', which is not a whole number from 1 to 100000.",
+            f"{MIN} is 'many', which is not a whole number: write one from 1 to 100000.",
             id="an annotation that is no number",
         ),
         pytest.param(

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 import pytest
 
 from kubenexus.agent.agenda import Agenda, Timing
-from kubenexus.agent.allocations import Allocations, Given
 from kubenexus.agent.loop import Event, Loop
 from kubenexus.agent.publish.memory import Look
 from kubenexus.agent.publish.publisher import NodeGone
 from kubenexus.common.kube.errors import ApiError, NotReached
 from kubenexus.common.kube.mirror import Backoff
 from kubenexus.common.topology import NodeTopology
+from kubenexus.common.wire import Allocations, Given
 from tests.machines import dgx_h100
 from tests.stub_server import until
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubenexus.agent.allocations import Given, allocations, encode, pod_uids
+from kubenexus.agent.allocations import allocations, pod_uids
 from kubenexus.agent.podresources import PodResources, WireError, decode
+from kubenexus.common.wire import Given, encode_allocations
 from tests.machines import dgx_h100
 from tests.protobuf import answer, container, device, memory, pod
 
@@ -53,7 +54,7 @@ def test_uids_come_from_log_folders_unless_two_pods_have_the_name() -> None:
 
 def test_equal_allocations_are_equal_text() -> None:
     a, b = Given((1,), (), (0,)), Given((), (2,), (1,))
-    assert encode({"x": a, "y": b}) == encode({"y": b, "x": a})
+    assert encode_allocations({"x": a, "y": b}) == encode_allocations({"y": b, "x": a})
 
 
 def test_a_message_of_the_kubelet() -> None:

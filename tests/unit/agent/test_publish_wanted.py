@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from kubenexus.agent.allocations import Given
 from kubenexus.agent.publish.wanted import DEFAULT_PARTS, Findings, Part, Share, Wanted, wanted
 from kubenexus.common import vocabulary as v
 from kubenexus.common import wire
 from kubenexus.common.topology import NodeTopology
+from kubenexus.common.wire import Given
 from tests.machines import dgx_h100, numa_nodes
 
 NO_GPUS = NodeTopology(numa=numa_nodes((0, 1)), gpus=(), nics=())

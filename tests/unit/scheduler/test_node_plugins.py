@@ -68,10 +68,11 @@ def test_shapes_that_are_no_function_are_refused(shape: list[dict[str, int]]) ->
         PLUGINS["NodeResourcesFit"]({"scoringStrategy": strategy})
 
 
-def test_the_default_profile_is_kube_schedulers() -> None:
+def test_the_default_profile_is_kube_schedulers_with_ours() -> None:
     weights = enabled(Profile())
     scoring = {name: weight for name, weight in weights.items() if weight}
-    assert scoring == {
+    ours = {"GPUTopology": 3, "NUMATopology": 3, "NetworkFabric": 1, "ResourceFragmentation": 10}
+    assert scoring == ours | {
         "TaintToleration": 3,
         "NodeAffinity": 2,
         "NodeResourcesFit": 1,

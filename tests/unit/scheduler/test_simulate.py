@@ -68,6 +68,12 @@ def test_something_pending_is_1_and_has_the_reason(write: Any, capsys: Capture) 
     assert result["summary"] == {"pods": 2, "placed": 1, "pending": 1}
 
 
+@pytest.mark.parametrize("words", [[], ["-o", "json"], ["--timeline"]], ids=["table", "json", "timeline"])
+def test_pending_pod_is_told_what_would_help(write: Any, capsys: Capture, words: list[str]) -> None:
+    _, out, _ = run(capsys, *words, write([CLUSTER[0], HUGE]))
+    assert "No node has more than 4 cpu: request less, or add a larger node." in out
+
+
 def test_no_pods_at_all(write: Any, capsys: Capture) -> None:
     code, out, _ = run(capsys, "-o", "json", write(CLUSTER))
     assert (code, json.loads(out)["summary"]) == (0, {"pods": 0, "placed": 0, "pending": 0})

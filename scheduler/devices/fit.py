@@ -1,0 +1,87 @@
+"""Which NUMA nodes and GPUs of a machine a pod gets, or why none: CPU, memory, huge pages and GPUs together. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kubenexus.common.vocabulary import NumaPolicy
+from kubenexus.scheduler.devices.ask import Ask
+from kubenexus.scheduler.devices.choose import choose
+from kubenexus.scheduler.devices.machine import RESOURCES, Amounts, Machine, cards
+from kubenexus.scheduler.devices.occupancy import Occupancy
+from kubenexus.scheduler.devices.score import score
+from kubenexus.scheduler.devices.sets import ONE_ZONE, best, least, room_for
+
+
+class Fit(NamedTuple):
+    """A place on a machine."""
+
+    numa: tuple[int, ...]
+    """ids; empty if it is none in particular"""
+    gpus: int
+    """which; none if that is left to the kubelet"""
+    score: int
+    """how good the NUMA nodes are, from 0 to 100"""
+    quality: int
+    """how good the links between the GPUs are, from 0 to 100"""
+    machine: Machine
+    free: int | None
+    """the GPUs that were free there, its own among them; None if nobody can tell"""
+
+
+class Refused(NamedTuple):
+    """No place, and (`hopeless`) none on the empty machine either, or none that anybody could tell."""
+
+    hopeless: bool
+    unknown: str = ""
+    """what would have to be known"""
+
+
+def fit(machine: Machine, occupancy: Occupancy, ask: Ask, members: Amounts = ()) -> Fit | Refused:
+    """The best place for a pod. `members` is how many pods of its gang are in each zone, empty for none anywhere."""
+    if ask.policy is NumaPolicy.NONE:
+        return _anywhere(machine, occupancy, ask)
+    if ask.strict and (unknown := _unknown(machine, occupancy, ask)):
+        return Refused(hopeless=True, unknown=unknown)
+    room = room_for(machine, occupancy, ask)
+    found = best(machine, room, ask, members, _sizes(machine, ask))
+    if found is not None:
+        zones, choice = found
+        rated = score(machine, room.free, ask, zones, members)
+        return Fit(machine.ids(zones), choice.mask, rated, choice.quality, machine, occupancy.gpus)
+    if ask.strict:
+        return Refused(hopeless=least(machine, ask) is None)
+    return _anywhere(machine, occupancy, ask)
+
+
+def _anywhere(machine: Machine, occupancy: Occupancy, ask: Ask) -> Fit | Refused:
+    """GPUs alone count, wherever they are. Where nobody can tell which are free, that is the kubelet's matter."""
+    suited = cards(machine, ask.vram)
+    if occupancy.gpus is None and ask.vram and not suited:
+        return Refused(hopeless=True, unknown="" if machine.gpus else "GPUs")
+    if occupancy.gpus is None or not ask.gpus:
+        return Fit((), 0, 0, 0, machine, occupancy.gpus)
+    choice = choose(machine.layout, occupancy.gpus & suited, ask.gpus)
+    if choice is None:
+        return Refused(hopeless=suited.bit_count() < ask.gpus)
+    return Fit((), choice.mask, 0, choice.quality, machine, occupancy.gpus)
+
+
+def _unknown(machine: Machine, occupancy: Occupancy, ask: Ask) -> str:
+    """What is not known of the machine, and would have to be for a strict policy."""
+    if not machine.zones:
+        return "NUMA nodes"
+    if ask.gpus and ask.aligned_gpus and occupancy.gpus is None:
+        return "GPUs"
+    wanted = (RESOURCES[place] for place in ask.aligned if ask.amounts[place])
+    return next((f"NUMA nodes' {name}" for name in wanted if name in machine.unknown), "")
+
+
+def _sizes(machine: Machine, ask: Ask) -> range:
+    """How many NUMA nodes the pod may have."""
+    if ask.policy in ONE_ZONE:
+        return range(1, 2)
+    if ask.policy is NumaPolicy.BEST_EFFORT:
+        return range(1, len(machine.zones) + 1)
+    smallest = least(machine, ask)
+    return range(0) if smallest is None else range(smallest, smallest + 1)

@@ -1,0 +1,104 @@
+"""Places and refusals in words that people understand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from kubenexus.common.vocabulary import NumaPolicy
+from kubenexus.scheduler.devices.ask import Ask
+from kubenexus.scheduler.devices.fit import Refused
+from kubenexus.scheduler.devices.ledger import Spot
+from kubenexus.scheduler.devices.machine import CPU, RESOURCES, cards
+from kubenexus.scheduler.devices.sets import room_for
+
+_UNITS: Final = ((1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"))
+
+
+def numa_reason(ask: Ask, refused: Refused) -> str:
+    """Why a node has no NUMA nodes for a pod."""
+    if refused.unknown:
+        return f"node(s) whose {refused.unknown} are not known, which policy {ask.policy} needs"
+    room = f"{'is large enough' if refused.hopeless else 'has room'} for {wanted(ask)}"
+    match ask.policy:
+        case NumaPolicy.ISOLATED:
+            return f"node(s) without a NUMA node that no other pod uses and that {room}"
+        case NumaPolicy.RESTRICTED:
+            return f"node(s) without a smallest possible set of NUMA nodes that {room}"
+    return f"node(s) without a NUMA node that {room}"
+
+
+def gpu_reason(ask: Ask, refused: Refused) -> str:
+    """Why a node has no GPUs for a pod."""
+    if refused.unknown:
+        return f"node(s) whose {refused.unknown} are not known"
+    size = f" with {amount(ask.vram)} or more each" if ask.vram else ""
+    return f"node(s) without {ask.gpus} {'' if refused.hopeless else 'free '}GPU{'s' * (ask.gpus > 1)}{size}"
+
+
+def wanted(ask: Ask) -> str:
+    """What must come from the same NUMA nodes."""
+    parts = [_piece(RESOURCES[place], ask.amounts[place]) for place in ask.aligned if ask.amounts[place]]
+    if ask.gpus and ask.aligned_gpus:
+        parts.append(f"{ask.gpus} GPU{'s' * (ask.gpus > 1)}")
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts) or "the pod"
+
+
+def numa_detail(spot: Spot, ask: Ask) -> str:
+    """`numa 0: 12 of 16 CPUs taken; numa 1: 1 of 2 GPUs free`: what each NUMA node lacks."""
+    return "; ".join(f"numa {zone.id}: {_shortage(spot, ask, place)}" for place, zone in enumerate(spot.machine.zones))
+
+
+def gpu_detail(spot: Spot, ask: Ask) -> str:
+    """`3 of 8 GPUs free`, or the size of GPUs that are too small."""
+    machine, suited = spot.machine, cards(spot.machine, ask.vram)
+    if not suited:
+        sizes = sorted({size for size in machine.vram if size is not None})
+        return f"its GPUs have {', '.join(map(amount, sizes))}" if sizes else "it has none that can be given out whole"
+    return f"{((spot.occupancy.gpus or 0) & suited).bit_count()} of {suited.bit_count()} GPUs free"
+
+
+def _shortage(spot: Spot, ask: Ask, place: int) -> str:
+    machine, occupancy = spot
+    if occupancy.closed >> place & 1:
+        return "belongs to an isolated pod"
+    if machine.zones[place].id in ask.away and ask.policy is not NumaPolicy.RESTRICTED:
+        return "to be avoided"
+    if ask.policy is NumaPolicy.ISOLATED and occupancy.held >> place & 1:
+        return "other pods have CPUs or GPUs there"
+    crowded = ask.policy is NumaPolicy.ISOLATED and place not in room_for(*spot, ask).open
+    return next(_lacks(spot, ask, place), "what pods share has no room elsewhere" if crowded else "has room")
+
+
+def _lacks(spot: Spot, ask: Ask, place: int) -> Iterator[str]:
+    """What one NUMA node has too little of; for a set of several, what it has."""
+    room, full = room_for(*spot, ask), spot.machine.zones[place].room
+    for resource in ask.aligned:
+        need, free = ask.amounts[resource], spot.occupancy.free[place][resource]
+        if need and need > room.free[place][resource]:
+            name, size = RESOURCES[resource], full[resource]
+            if need > size and ask.policy is not NumaPolicy.RESTRICTED:
+                yield f"only {_piece(name, size)}"
+            else:
+                yield f"{_number(name, size - free)} of {_piece(name, size)} taken"
+    here = spot.machine.zones[place].gpus & cards(spot.machine, ask.vram)
+    free_gpus = (room.gpus & here).bit_count()
+    if free_gpus < room.gpus_here:
+        yield f"{free_gpus} of {here.bit_count()} GPUs free"
+
+
+def _piece(resource: str, number: int) -> str:
+    if resource == CPU:
+        return f"{_number(resource, number)} CPU{'s' * (number != 1000)}"
+    return f"{_number(resource, number)} {resource}"
+
+
+def _number(resource: str, number: int) -> str:
+    if resource == CPU:
+        return f"{number / 1000:.4g}"
+    return amount(number)
+
+
+def amount(number: int) -> str:
+    """Bytes as people write them: `80Gi`."""
+    return next((f"{number / size:.4g}{unit}" for size, unit in _UNITS if number >= size), str(number))

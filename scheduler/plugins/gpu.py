@@ -1,0 +1,82 @@
+"""GPUTopology: a pod that asks for GPUs gets certain ones: free, healthy, large enough, and well linked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from kubenexus.common.objects import PodView
+from kubenexus.common.vocabulary import GPU_ASSIGNED, TOPOLOGY_HASH
+from kubenexus.scheduler.devices.ask import Ask
+from kubenexus.scheduler.devices.fit import Fit, Refused
+from kubenexus.scheduler.devices.links import bits
+from kubenexus.scheduler.devices.words import gpu_detail, gpu_reason
+from kubenexus.scheduler.engine.plugin import At, NodePlugin, Refusal, Scores
+from kubenexus.scheduler.engine.state import State
+from kubenexus.scheduler.plugins.arguments import read_args
+from kubenexus.scheduler.plugins.placing import DeviceArgs, Seats, ask_of, columns, ratings, refusals
+from kubenexus.scheduler.plugins.volumes import Barred
+
+# Of a card's memory as much in use as this is worth so much: an exact fit leaves larger cards to those that need them.
+_VRAM_SCORES = ((0.95, 100), (0.70, 80), (0.50, 60), (0.30, 30))
+
+
+class GPUTopology(NodePlugin[Ask | Barred]):
+    """Refuses nodes without enough free GPUs that will do; prefers good links, and cards that are not too large."""
+
+    name = "GPUTopology"
+
+    def __init__(self, args: Mapping[str, Any]) -> None:
+        self._args = read_args(DeviceArgs, args)
+
+    def compile(self, pod: PodView, state: State) -> Ask | Barred | None:
+        ask = ask_of(pod, state, self._args)
+        return None if isinstance(ask, Ask) and not ask.gpus else ask
+
+    def filter(self, term: Ask | Barred, state: State, at: At) -> Iterator[Refusal]:
+        if isinstance(term, Barred):
+            yield term.everywhere(state, at)
+        else:
+            nodes = columns(state, at)
+            answers = state.devices.places(term.anywhere, nodes)
+            yield from refusals(answers, nodes, partial(gpu_reason, term), lambda spot: gpu_detail(spot, term))
+
+    def admits(self, term: Ask | Barred, state: State, node: int) -> bool:
+        return isinstance(term, Ask) and isinstance(state.devices.place(term.anywhere, node), Fit)
+
+    def score(self, term: Ask | Barred, state: State, at: At) -> Scores | None:
+        if isinstance(term, Barred):
+            return None
+        return ratings(state.devices.places(term, columns(state, at)), partial(_rate, term))
+
+    def score_of(self, term: Ask | Barred, state: State, node: int) -> int:
+        found = None if isinstance(term, Barred) else state.devices.place(term, node)
+        return _rate(term, found) if isinstance(term, Ask) and isinstance(found, Fit) else 0
+
+    def take(self, term: Ask | Barred, state: State, node: int) -> Seats | None:
+        found = None if isinstance(term, Barred) else seat(term, state, node)
+        known = state.devices.known(node)
+        if not isinstance(found, Fit) or not found.gpus or known is None:
+            return None
+        notes = {GPU_ASSIGNED: ",".join(map(str, bits(found.gpus))), TOPOLOGY_HASH: known.digest}
+        return Seats({key: text for key, text in notes.items() if text})
+
+
+def seat(ask: Ask, state: State, node: int) -> Fit | Refused:
+    """Where a pod goes on a node. One whose policy nobody enforces gets its GPUs all the same."""
+    found = state.devices.place(ask, node)
+    return found if isinstance(found, Fit) else state.devices.place(ask.anywhere, node)
+
+
+def _rate(ask: Ask, found: Fit) -> int:
+    if not ask.vram or not found.gpus:
+        return found.quality
+    card = max(found.machine.vram[index] or 0 for index in bits(found.gpus))
+    return (found.quality + vram_score(ask.vram, card)) // 2
+
+
+def vram_score(wanted: int, card: int) -> int:
+    """How well a card of this size is used by a pod that wants so much of it."""
+    share = wanted / card if card else 0.0
+    return next((score for least, score in _VRAM_SCORES if share >= least), 0)

@@ -1,0 +1,61 @@
+"""NUMATopology: a pod goes where its CPUs, memory and GPUs are on the same NUMA nodes, as strictly as it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from kubenexus.common.objects import PodView
+from kubenexus.common.vocabulary import NUMA_ASSIGNED, TOPOLOGY_HASH, NumaPolicy
+from kubenexus.scheduler.devices.ask import Ask
+from kubenexus.scheduler.devices.fit import Fit
+from kubenexus.scheduler.devices.words import numa_detail, numa_reason
+from kubenexus.scheduler.engine.plugin import At, NodePlugin, Refusal, Scores
+from kubenexus.scheduler.engine.state import State
+from kubenexus.scheduler.plugins.arguments import read_args
+from kubenexus.scheduler.plugins.placing import DeviceArgs, Seats, ask_of, columns, ratings, refusals
+from kubenexus.scheduler.plugins.volumes import Barred
+
+
+class NUMATopology(NodePlugin[Ask | Barred]):
+    """Refuses nodes where the pod's policy cannot be kept; prefers few, close and well filled NUMA nodes."""
+
+    name = "NUMATopology"
+
+    def __init__(self, args: Mapping[str, Any]) -> None:
+        self._args = read_args(DeviceArgs, args)
+
+    def compile(self, pod: PodView, state: State) -> Ask | Barred | None:
+        ask = ask_of(pod, state, self._args)
+        return None if isinstance(ask, Ask) and ask.policy is NumaPolicy.NONE else ask
+
+    def filter(self, term: Ask | Barred, state: State, at: At) -> Iterator[Refusal]:
+        if isinstance(term, Barred):
+            yield term.everywhere(state, at)
+        elif term.strict:
+            nodes = columns(state, at)
+            answers = state.devices.places(term, nodes)
+            yield from refusals(answers, nodes, partial(numa_reason, term), lambda spot: numa_detail(spot, term))
+
+    def admits(self, term: Ask | Barred, state: State, node: int) -> bool:
+        if isinstance(term, Barred):
+            return False
+        return not term.strict or isinstance(state.devices.place(term, node), Fit)
+
+    def score(self, term: Ask | Barred, state: State, at: At) -> Scores | None:
+        if isinstance(term, Barred):
+            return None
+        return ratings(state.devices.places(term, columns(state, at)), lambda found: found.score)
+
+    def score_of(self, term: Ask | Barred, state: State, node: int) -> int:
+        found = None if isinstance(term, Barred) else state.devices.place(term, node)
+        return found.score if isinstance(found, Fit) else 0
+
+    def take(self, term: Ask | Barred, state: State, node: int) -> Seats | None:
+        found = None if isinstance(term, Barred) else state.devices.place(term, node)
+        known = state.devices.known(node)
+        if not isinstance(found, Fit) or not found.numa or known is None:
+            return None
+        notes = {NUMA_ASSIGNED: ",".join(map(str, found.numa)), TOPOLOGY_HASH: known.digest}
+        return Seats({key: text for key, text in notes.items() if text})

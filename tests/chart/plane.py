@@ -1,0 +1,55 @@
+"""A control plane for the tests of the chart alone: policies and webhooks reach over all of a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from hack.control_plane import cluster
+from kubenexus.common.kube.client import Client
+from kubenexus.common.kube.resources import Resource
+from tests.servers import COMPONENTS, require
+
+POLICIES = Resource(
+    "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False
+)
+DAEMON_SETS = Resource("apps", "v1", "daemonsets", "DaemonSet")
+RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
+UNTOLD = {"events", "events.events.k8s.io", "componentstatuses"}
+"""what comes and goes by itself"""
+
+Place = tuple[str, str, str]
+
+
+@contextlib.contextmanager
+def own_plane(folder: Path) -> Iterator[Path]:
+    """The administrator's kubeconfig of a control plane that lives as long as the block."""
+    require("etcd", "kube-apiserver", *(cluster.OPTIONAL[name] for name in COMPONENTS))
+    up = cluster.up(folder, COMPONENTS, owner=os.getpid(), say=print)
+    try:
+        yield up.kubeconfig
+    finally:
+        cluster.down(folder)
+
+
+def everything(client: Client) -> set[Place]:
+    """Every object there is, as (resource, namespace, name)."""
+    found: set[Place] = set()
+    for res in _served(client):
+        if str(res) in UNTOLD:
+            continue
+        metas = [item["metadata"] for item in client.list(res).items]
+        found |= {(str(res), meta.get("namespace", ""), meta["name"]) for meta in metas}
+    return {place for place in found if not (place[0].startswith("leases") and place[1].startswith("kube-"))}
+
+
+def _served(client: Client) -> Iterator[Resource]:
+    groups = client.request("GET", "/apis")["groups"]
+    versions = [("", "v1"), *((group["name"], group["preferredVersion"]["version"]) for group in groups)]
+    for name, version in versions:
+        base = Resource(name, version, "", "").base_path
+        for res in client.request("GET", base)["resources"]:
+            if "list" in res["verbs"] and "/" not in res["name"]:
+                yield Resource(name, version, res["name"], res["kind"], res["namespaced"])

@@ -1,0 +1,331 @@
+"""What the rendered objects say: rights, security, selectors, probes, alerts."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import re
+from typing import Any
+
+import pytest
+
+from kubenexus.agent.publish import rights as agent
+from kubenexus.common import metrics, vocabulary
+from kubenexus.common.cli import COMMANDS
+from kubenexus.common.config import SchedulerConfiguration, load_yaml
+from kubenexus.scheduler import rights as scheduler
+from kubenexus.webhook import rights as webhook
+from tests.chart.helm import CHART, ROOT, Helm, Obj, of_kind, one, pod_templates
+from tests.contract.objects import rows
+
+HOOK = "helm.sh/hook"
+SPACE = vocabulary.SYSTEM_NAMESPACE
+
+
+# --- Rights
+
+
+def granted(objects: list[Obj], component: str) -> dict[str, list[Obj]]:
+    """The rules that a component's account has, by the namespace they are for; `` for all of them."""
+    account = ("ServiceAccount", f"kubenexus-{component}", SPACE)
+    found: dict[str, list[Obj]] = {}
+    for binding in of_kind(objects, "ClusterRoleBinding", "RoleBinding"):
+        if account in [(who["kind"], who["name"], who["namespace"]) for who in binding["subjects"]]:
+            role = one(objects, binding["roleRef"]["kind"], binding["roleRef"]["name"])
+            found.setdefault(binding["metadata"].get("namespace", ""), []).extend(role["rules"])
+    return found
+
+
+RIGHTS: list[tuple[str, list[str], str, dict[str, list[Any]]]] = [
+    ("agent", [], "agent", {"": [*agent.RULES]}),
+    ("agent with NRT", ["--set", "agent.publish={labels,nrt}"], "agent", {"": [*agent.RULES, *agent.NRT_RULES]}),
+    ("cleanup", [], "cleanup", {"": [*agent.CLEANUP_RULES]}),
+    ("scheduler", [], "scheduler", {"": [*scheduler.RULES], SPACE: [*scheduler.LEASE_RULES]}),
+    (
+        "webhook",
+        [],
+        "webhook",
+        {"": [*webhook.RULES, *webhook.certificate_rules()], SPACE: [*webhook.secret_rules()]},
+    ),
+    (
+        "webhook with cert-manager",
+        ["--set", "webhook.certificates.mode=certManager"],
+        "webhook",
+        {"": [*webhook.RULES]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("words", "component", "declared"), rows(RIGHTS))
+def test_rights_are_those_that_the_component_declares(
+    helm: Helm, words: list[str], component: str, declared: dict[str, list[Any]]
+) -> None:
+    assert granted(helm.objects(*words), component) == declared
+
+
+def test_nobody_else_has_rights(objects: list[Obj]) -> None:
+    names = {
+        who["name"] for binding in of_kind(objects, "ClusterRoleBinding", "RoleBinding") for who in binding["subjects"]
+    }
+    assert names == {f"kubenexus-{name}" for name in ("agent", "scheduler", "webhook", "cleanup", "test")}
+
+
+def test_no_right_is_a_wildcard(everything: list[Obj]) -> None:
+    rules = [rule for role in of_kind(everything, "ClusterRole", "Role") for rule in role["rules"]]
+    assert [rule for rule in rules if "*" in [*rule["verbs"], *rule["resources"], *rule["apiGroups"]]] == []
+
+
+# --- Pods
+
+LEAST = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+
+
+def containers(pod: Obj) -> list[Obj]:
+    return [*pod.get("initContainers", []), *pod["containers"]]
+
+
+def test_pods_have_the_least_privileges(objects: list[Obj]) -> None:
+    pods = pod_templates(objects)
+    assert len(pods) == 6
+    for name, pod in pods.items():
+        assert pod["securityContext"]["runAsNonRoot"] is True, name
+        assert pod["securityContext"]["runAsUser"] > 0, name
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert [each["securityContext"] for each in containers(pod)] == [LEAST], name
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys(), name
+
+
+def test_only_agents_see_the_host_and_only_to_read(everything: list[Obj]) -> None:
+    for name, pod in pod_templates(everything).items():
+        from_host = {volume["name"] for volume in pod.get("volumes", []) if "hostPath" in volume}
+        assert not from_host or "-agent" in name
+        mounts = [mount for each in containers(pod) for mount in each.get("volumeMounts", [])]
+        assert [mount for mount in mounts if mount["name"] in from_host and not mount.get("readOnly")] == []
+
+
+def test_what_an_agent_sees_of_the_host(objects: list[Obj]) -> None:
+    seen = {
+        name: [volume["hostPath"]["path"] for volume in pod["volumes"]]
+        for name, pod in pod_templates(objects).items()
+        if name.startswith("DaemonSet")
+    }
+    assert seen == {
+        "DaemonSet/kubenexus-agent": ["/sys", "/proc/meminfo"],
+        "DaemonSet/kubenexus-agent-gpu": ["/sys", "/proc/meminfo", "/proc/driver/nvidia"],
+    }
+
+
+def test_a_driver_of_the_host_makes_only_agents_on_gpu_nodes_privileged(helm: Helm) -> None:
+    pods = pod_templates(helm.objects("--set", "agent.gpu.access=hostDriver"))
+    privileged = [
+        name for name, pod in pods.items() if any(c["securityContext"].get("privileged") for c in containers(pod))
+    ]
+    assert privileged == ["DaemonSet/kubenexus-agent-gpu"]
+    [agent_container] = pods["DaemonSet/kubenexus-agent-gpu"]["containers"]
+    assert {"name": "LD_LIBRARY_PATH", "value": "/driver"} in agent_container["env"]
+
+
+def test_every_node_has_one_kind_of_agent(objects: list[Obj]) -> None:
+    terms = [
+        one(objects, "DaemonSet", name)["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+        for name in ("kubenexus-agent", "kubenexus-agent-gpu")
+    ]
+    wanted = [term["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] for term in terms]
+    [[cpu], [gpu]] = [[one_of["matchExpressions"][0] for one_of in each] for each in wanted]
+    assert (cpu["operator"], gpu["operator"]) == ("NotIn", "In")
+    assert (cpu["key"], cpu["values"]) == (gpu["key"], gpu["values"])
+
+
+def test_one_kind_of_agent_goes_everywhere_without_gpus(helm: Helm) -> None:
+    [only] = of_kind(helm.objects("--set", "agent.gpu.enabled=false"), "DaemonSet")
+    assert "affinity" not in only["spec"]["template"]["spec"]
+
+
+def test_replicas_survive_a_drain(objects: list[Obj]) -> None:
+    for deployment in of_kind(objects, "Deployment"):
+        spec = deployment["spec"]
+        budget = one(objects, "PodDisruptionBudget", deployment["metadata"]["name"])["spec"]
+        assert spec["replicas"] == 2
+        assert budget["selector"] == spec["selector"]
+        assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
+        assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+        keys = [each["topologyKey"] for each in spec["template"]["spec"]["topologySpreadConstraints"]]
+        assert keys == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
+
+
+def test_a_single_replica_can_be_drained(helm: Helm) -> None:
+    rendered = helm.objects("--set", "scheduler.replicas=1", "--set", "webhook.replicas=1")
+    assert of_kind(rendered, "PodDisruptionBudget") == []
+
+
+def test_selectors_tell_components_apart(objects: list[Obj]) -> None:
+    workloads = of_kind(objects, "Deployment", "DaemonSet")
+    for workload in workloads:
+        wanted = workload["spec"]["selector"]["matchLabels"]
+        matched = [
+            each for each in workloads if wanted.items() <= each["spec"]["template"]["metadata"]["labels"].items()
+        ]
+        assert matched == [workload]
+
+
+def test_critical_classes_have_their_quota(objects: list[Obj]) -> None:
+    used = {pod["priorityClassName"] for pod in pod_templates(objects).values() if "priorityClassName" in pod}
+    [quota] = of_kind(objects, "ResourceQuota")
+    [scope] = quota["spec"]["scopeSelector"]["matchExpressions"]
+    assert used == set(scope["values"])
+
+
+def test_commands_and_flags_exist(everything: list[Obj]) -> None:
+    for name, pod in pod_templates(everything).items():
+        [container] = pod["containers"]
+        command, *words = container["args"]
+        module: Any = importlib.import_module(next(each.module for each in COMMANDS if each.name == command))
+        parser = argparse.ArgumentParser(exit_on_error=False)
+        module.configure(parser)
+        _, unknown = parser.parse_known_args(words)
+        assert unknown == [], name
+
+
+def test_probes_and_metrics_name_ports_that_are_there(everything: list[Obj]) -> None:
+    for name, pod in pod_templates(everything).items():
+        for container in pod["containers"]:
+            ports = {port["name"] for port in container.get("ports", [])}
+            probes = [
+                container[kind]["httpGet"]["port"] for kind in ("livenessProbe", "readinessProbe") if kind in container
+            ]
+            assert set(probes) <= ports, name
+    [monitor] = of_kind(everything, "PodMonitor")
+    assert [each["port"] for each in monitor["spec"]["podMetricsEndpoints"]] == ["metrics"]
+
+
+def test_the_schedulers_configuration_can_be_read(everything: list[Obj]) -> None:
+    text = one(everything, "ConfigMap", "nexus-scheduler")["data"]["scheduler.yaml"]
+    config = load_yaml(SchedulerConfiguration, text)
+    assert [profile.scheduler_name for profile in config.profiles] == ["batch", "serving"]
+    assert config.leader_election.resource_namespace == SPACE
+    assert config.leader_election.resource_name == one(everything, "Lease", "nexus-scheduler")["metadata"]["name"]
+
+
+def test_a_changed_configuration_rolls_the_scheduler(helm: Helm) -> None:
+    def mark(*words: str) -> str:
+        template = one(helm.objects(*words), "Deployment", "kubenexus-scheduler")["spec"]["template"]
+        return str(template["metadata"]["annotations"]["checksum/configuration"])
+
+    assert mark() != mark("--set", "scheduler.profiles[0].schedulerName=other")
+    assert mark() == mark("--set", "scheduler.resources.limits.memory=8Gi")
+
+
+# --- Webhook
+
+
+def webhooks(objects: list[Obj]) -> list[Obj]:
+    made = of_kind(objects, "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+    return [each for configuration in made for each in configuration["webhooks"]]
+
+
+def test_the_webhook_fails_open_and_soon(objects: list[Obj]) -> None:
+    found = webhooks(objects)
+    assert len(found) == 3
+    assert {(each["failurePolicy"], each["timeoutSeconds"], each["sideEffects"]) for each in found} == {
+        ("Ignore", 2, "None")
+    }
+
+
+def test_the_webhook_leaves_the_system_and_itself_alone(objects: list[Obj]) -> None:
+    for each in webhooks(objects):
+        excluded, opted = each["namespaceSelector"]["matchExpressions"]
+        assert (excluded["key"], excluded["operator"]) == ("kubernetes.io/metadata.name", "NotIn")
+        assert set(excluded["values"]) == {"kube-system", "kube-node-lease", SPACE}
+        assert (opted["key"], opted["values"]) == (vocabulary.INJECT, ["enabled"])
+        assert "objectSelector" not in each
+
+
+@pytest.mark.parametrize(
+    ("values", "mounted"),
+    [("existing-secret", {"secretName": "webhook-tls"}), ("certmanager", {"secretName": "kubenexus-webhook-certs"})],
+)
+def test_others_certificates_are_mounted(helm: Helm, values: str, mounted: Obj) -> None:
+    rendered = helm.objects("--values", CHART / "ci" / f"{values}.yaml")
+    pod = pod_templates(rendered)["Deployment/kubenexus-webhook"]
+    assert pod["volumes"][0]["secret"].items() >= mounted.items()
+    assert "--certificates=mounted" in pod["containers"][0]["args"]
+    assert [obj for obj in of_kind(rendered, "Secret") if obj["metadata"]["name"] == "kubenexus-webhook-certs"] == []
+
+
+def test_cert_manager_is_told_what_to_sign_and_where_to_put_its_name(helm: Helm) -> None:
+    rendered = helm.objects("--values", CHART / "ci" / "certmanager.yaml")
+    [certificate] = of_kind(rendered, "Certificate")
+    assert f"kubenexus-webhook.{SPACE}.svc" in certificate["spec"]["dnsNames"]
+    for configuration in of_kind(rendered, "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        notes = configuration["metadata"]["annotations"]
+        assert notes["cert-manager.io/inject-ca-from"] == f"{SPACE}/{certificate['metadata']['name']}"
+
+
+# --- Policies
+
+
+def test_policies_refuse_when_in_doubt_and_are_bound(everything: list[Obj]) -> None:
+    policies = of_kind(everything, "ValidatingAdmissionPolicy")
+    bound = {
+        each["spec"]["policyName"]: each["spec"]["validationActions"]
+        for each in of_kind(everything, "ValidatingAdmissionPolicyBinding")
+    }
+    assert bound == {each["metadata"]["name"]: ["Deny", "Audit"] for each in policies}
+    assert len(policies) == 5
+    assert {each["spec"]["failurePolicy"] for each in policies} == {"Fail"}
+    assert ".?" not in str(policies)
+
+
+def test_the_policy_knows_every_name_that_the_agent_writes(objects: list[Obj]) -> None:
+    text = str(one(objects, "ValidatingAdmissionPolicy", "kubenexus-agent-nodes"))
+    names = [name for name in vocabulary.NAMES if name.place is vocabulary.Place.NODE]
+    labels = re.compile(r"^((numa|gpu)[.])?kubenexus[.]io/")
+    assert labels.pattern in text
+    assert [name.key for name in names if name.kind == "label" and not labels.match(name.key)] == []
+    notes = [name.key for name in names if name.kind == "annotation"]
+    assert [key for key in notes if not key.startswith(f"{vocabulary.DRA_DRIVER}/")] == []
+    assert f"startsWith('{vocabulary.DRA_DRIVER}/')" in text
+
+
+# --- Names and alerts
+
+
+def test_releases_stand_side_by_side(helm: Helm) -> None:
+    rendered = [helm.objects(release=name) for name in ("kubenexus-a", "b")]
+    first, second = ({(obj["kind"], obj["metadata"]["name"]) for obj in each} for each in rendered)
+    assert not first & second
+    assert ("Deployment", "b-kubenexus-scheduler") in second
+
+
+def test_alerts_ask_for_metrics_that_exist_and_have_a_runbook(everything: list[Obj]) -> None:
+    [rule] = of_kind(everything, "PrometheusRule")
+    alerts = [alert for group in rule["spec"]["groups"] for alert in group["rules"]]
+    known = metrics.documentation()
+    runbook = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+    assert len(alerts) > 8
+    for alert in alerts:
+        asked = re.findall(r"kubenexus_\w+", alert["expr"])
+        assert asked
+        assert [name for name in asked if f"`{name}`" not in known] == [], alert["alert"]
+        assert f"\n## {alert['alert']}\n" in runbook
+        anchor = alert["annotations"]["runbook_url"].rpartition("#")[2]
+        assert anchor == alert["alert"].lower()
+
+
+def test_hooks_clean_up_behind_themselves(objects: list[Obj]) -> None:
+    hooks = [obj["metadata"]["annotations"] for obj in objects if HOOK in (obj["metadata"].get("annotations") or {})]
+    assert {note[HOOK] for note in hooks} == {"test", "post-delete"}
+    assert {note["helm.sh/hook-delete-policy"] for note in hooks} == {"before-hook-creation,hook-succeeded"}
+
+
+def test_chart_and_package_have_one_version() -> None:
+    chart = (CHART / "Chart.yaml").read_text(encoding="utf-8")
+    setup = (ROOT / "setup.cfg").read_text(encoding="utf-8")
+    versions = re.findall(r"^(?:version|appVersion): (\S+)", chart, re.M) + re.findall(r"^version = (\S+)", setup, re.M)
+    assert len(versions) == 3
+    assert len(set(versions)) == 1
+
+
+def test_no_custom_resource_is_defined(everything: list[Obj]) -> None:
+    assert of_kind(everything, "CustomResourceDefinition") == []
+    assert not (CHART / "crds").exists()

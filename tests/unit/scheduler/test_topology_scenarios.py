@@ -1,0 +1,383 @@
+"""NUMA nodes, GPU memory and fragmentation: what a user sees, scenario by scenario, on whole simulations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubenexus.common import vocabulary as v
+from kubenexus.common import wire
+from kubenexus.common.config import Profile
+from kubenexus.common.objects import project_pod
+from kubenexus.common.topology import Gpu, NodeTopology, NumaNode, link_row
+from kubenexus.scheduler.devices.ask import Ask, read_ask
+from kubenexus.scheduler.devices.machine import machine_of, nominal
+from kubenexus.scheduler.devices.score import closeness, company
+from kubenexus.scheduler.plugins.gpu import vram_score
+from kubenexus.scheduler.plugins.registry import enabled
+from kubenexus.scheduler.simulation import Simulation
+from tests.builders import Builder, NodeBuilder, PodBuilder, node, pod
+
+GIB = 1 << 30
+H100, L40S, T4 = 81559 << 20, 46068 << 20, 15360 << 20
+
+
+def machine(name: str, *, gpus: tuple[int, ...] = (), vram: int = H100, links: int = 18, far: int = 21) -> NodeBuilder:
+    """2 × [16 CPUs, 64Gi]; `gpus` are the NUMA nodes of its GPUs, each with so many links to every other."""
+    numa = tuple(
+        NumaNode(id=i, cpus=tuple(range(16 * i, 16 * i + 16)), memory=64 * GIB, distances=(10, far)[:: 1 - 2 * i])
+        for i in range(2)
+    )
+    rows = [link_row(0 if i == j else links for j in range(len(gpus))) for i in range(len(gpus))]
+    cards = tuple(Gpu(index=i, numa=home, memory=vram, peer_links=rows[i]) for i, home in enumerate(gpus))
+    topology = NodeTopology(numa=numa, gpus=cards)
+    built = (
+        node(name).capacity(cpu=32, memory="128Gi").annotation(v.TOPOLOGY_SNAPSHOT, wire.encode_annotation(topology))
+    )
+    return built.capacity(gpu=len(gpus)) if gpus else built
+
+
+def one_numa(name: str, gpus: int, **more: Any) -> NodeBuilder:
+    return machine(name, gpus=(0,) * gpus, **more)
+
+
+def wants(name: str, policy: str | None = None, *, cpu: int = 1, memory: str = "1Gi", gpu: int = 0) -> PodBuilder:
+    built = pod(name).guaranteed(cpu, memory)
+    if gpu:
+        built.gpu(gpu)
+    return built.annotation(v.NUMA_POLICY, policy) if policy else built
+
+
+def sits(built: PodBuilder, on: str, numa: str = "", gpus: str = "") -> PodBuilder:
+    """The pod runs there already, as the scheduler placed it."""
+    if numa:
+        built.annotation(v.NUMA_ASSIGNED, numa)
+    return (built.annotation(v.GPU_ASSIGNED, gpus) if gpus else built).node(on)
+
+
+def result(*objects: Builder) -> dict[str, Any]:
+    """Pod → (node, NUMA ids, GPUs) if it was placed, else why not."""
+    found = Simulation([one.build() for one in objects]).run()
+    placed = {one["pod"]: (one["node"], one["numa"], one["gpus"]) for one in found["placements"]}
+    pending = {one["pod"]: one["reason"] for one in found["pending"]}
+    return {key.partition("/")[2]: what for key, what in (placed | pending).items()}
+
+
+def check(found: dict[str, Any], **expected: Any) -> None:
+    for name, wanted in expected.items():
+        if isinstance(wanted, str):
+            assert wanted in found[name], name
+        else:
+            assert found[name] == wanted, name
+
+
+FULL_ENOUGH = [sits(wants(f"r{numa}", cpu=12), "n", str(numa)) for numa in (0, 1)]
+PAIRS = (0, 0, 1, 1)
+CARDS = [one_numa(name, 2, vram=size) for name, size in (("h", H100), ("l", L40S), ("t", T4))]
+
+SCENARIOS: list[Any] = [
+    pytest.param(
+        [machine("n"), wants("a", "single-numa", cpu=8, memory="32Gi")], {"a": ("n", [0], [])}, id="N1 fits in one"
+    ),
+    pytest.param(
+        [machine("n"), wants("a", "single-numa", cpu=20, memory="80Gi")],
+        {"a": "without a NUMA node that is large enough for 20 CPUs and 80Gi memory"},
+        id="N1 too large for one",
+    ),
+    pytest.param(
+        [machine("n"), wants("a", "best-effort", cpu=20, memory="80Gi")], {"a": ("n", [0, 1], [])}, id="N1 best effort"
+    ),
+    pytest.param(
+        [
+            machine("split"),
+            machine("whole"),
+            sits(wants("r0", cpu=12), "split", "0"),
+            sits(wants("r1", cpu=12), "split", "1"),
+            sits(wants("r2", cpu=16), "whole", "0"),
+            sits(wants("r3", cpu=8), "whole", "1"),
+            wants("a", "best-effort", cpu=8),
+        ],
+        {"a": ("whole", [1], [])},
+        id="N1 a node where it fits comes before one where it must span",
+    ),
+    pytest.param(
+        [machine("n"), *FULL_ENOUGH, wants("a", "single-numa", cpu=8)],
+        {"a": "without a NUMA node that has room for 8 CPUs"},
+        id="N2 what runs there counts",
+    ),
+    pytest.param(
+        [machine("n"), wants("a", "restricted", cpu=20, memory="80Gi")], {"a": ("n", [0, 1], [])}, id="N3 restricted: 2"
+    ),
+    pytest.param(
+        [machine("n"), *FULL_ENOUGH, wants("a", "restricted", cpu=8)],
+        {"a": "without a smallest possible set of NUMA nodes that has room for 8 CPUs"},
+        id="N3 restricted does not span when one would do on an empty node",
+    ),
+    pytest.param(
+        [
+            machine("n"),
+            wants("a", "isolated", cpu=4),
+            pod("shared").cpu(14),
+            pod("more").cpu(4),
+            wants("pinned", "single-numa", cpu=2),
+        ],
+        {"a": ("n", [0], []), "shared": ("n", [], []), "more": "Insufficient cpu", "pinned": ("n", [1], [])},
+        id="N3 isolated: nobody else gets into its NUMA node",
+    ),
+    pytest.param(
+        [machine("n"), *FULL_ENOUGH, wants("a", "isolated", cpu=1)],
+        {"a": "without a NUMA node that no other pod uses and that has room for 1 CPU"},
+        id="N3 isolated needs an empty NUMA node",
+    ),
+    pytest.param(
+        [machine("n"), sits(pod("r").cpu(20), "n"), wants("a", "isolated", cpu=1)],
+        {"a": "without a NUMA node that no other pod uses"},
+        id="N3 what pods share has to fit elsewhere",
+    ),
+    pytest.param(
+        [machine("n", gpus=PAIRS), wants("a", "single-numa", cpu=16, memory="64Gi", gpu=2)],
+        {"a": ("n", [0], [0, 1])},
+        id="N4 two GPUs, CPUs and memory in one",
+    ),
+    pytest.param(
+        [machine("n", gpus=PAIRS), wants("a", "single-numa", gpu=3)],
+        {"a": "without a NUMA node that is large enough for 1 CPU, 1Gi memory and 3 GPUs"},
+        id="N4 three GPUs are not in one",
+    ),
+    pytest.param(
+        [
+            machine("n", gpus=PAIRS),
+            sits(wants("r0", gpu=1), "n", "0", "0"),
+            sits(wants("r1", gpu=1), "n", "1", "2"),
+            wants("a", "single-numa", gpu=2),
+        ],
+        {"a": "without a NUMA node that has room for 1 CPU, 1Gi memory and 2 GPUs"},
+        id="N4 one of each is busy",
+    ),
+    pytest.param(
+        [machine("n"), *[sits(wants(f"r{i}", cpu=5), "n", str(i % 2)) for i in range(6)], pod("a").cpu("1500m")],
+        {"a": ("n", [], [])},
+        id="N5 fractions of CPUs are nobody's own",
+    ),
+    pytest.param(
+        [machine("n"), wants("a", "single-numa").annotation(v.NUMA_AFFINITY, "1")],
+        {"a": ("n", [1], [])},
+        id="N6 affinity",
+    ),
+    pytest.param(
+        [machine("n"), wants("a", "single-numa").annotation(v.NUMA_ANTI_AFFINITY, "0,abc,7")],
+        {"a": ("n", [1], [])},
+        id="N6 anti-affinity; what is no id of the node says nothing",
+    ),
+    pytest.param(
+        [machine("n"), wants("a", "single-numa").annotation(v.NUMA_ANTI_AFFINITY, "0, 1")],
+        {"a": "without a NUMA node that is large enough for 1 CPU"},
+        id="N6 anti-affinity to all is binding for single-numa",
+    ),
+    pytest.param(
+        [machine("n"), wants("a").annotation(v.NUMA_ANTI_AFFINITY, "0,1")], {"a": ("n", [0], [])}, id="N6 but not else"
+    ),
+    pytest.param(
+        [machine("n"), wants("a", "none", cpu=20)], {"a": ("n", [], [])}, id="none: the NUMA nodes are nothing to it"
+    ),
+    pytest.param(
+        [node("n").capacity(cpu=32, memory="128Gi"), wants("a", "single-numa"), wants("b", "best-effort")],
+        {"a": "whose NUMA nodes are not known, which policy single-numa needs", "b": ("n", [], [])},
+        id="unknown topology",
+    ),
+    pytest.param(
+        [machine("n"), wants("a", "singel-numa")],
+        {"a": "use one of none, best-effort, restricted, single-numa, isolated"},
+        id="a policy that there is not",
+    ),
+    *[
+        pytest.param(
+            [*CARDS, wants("a", gpu=count).annotation(v.VRAM_REQUEST, vram)], {"a": where}, id=f"V1, V3 {vram}"
+        )
+        for vram, count, where in (
+            ("80Gi", 1, ("h", [0], [0])),
+            ("76Gi", 1, ("h", [0], [0])),
+            ("40Gi", 1, ("l", [0], [0])),
+            ("15Gi", 1, ("t", [0], [0])),
+            ("160Gi", 2, ("h", [0], [0, 1])),
+            ("161Gi", 2, "without 2 GPUs with 80.5Gi or more each"),
+            ("much", 1, "'much' is not a quantity"),
+        )
+    ],
+    pytest.param(
+        [one_numa("n", 8), wants("a", gpu=16)],
+        {"a": "Insufficient nvidia.com/gpu"},
+        id="V5 more GPUs than any node has",
+    ),
+    pytest.param(
+        [
+            one_numa("pristine", 8),
+            one_numa("used", 8),
+            sits(wants("r", gpu=4), "used", "0", "0,1,2,3"),
+            wants("a", gpu=2),
+        ],
+        {"a": ("used", [0], [4, 5])},
+        id="F1 a small pod keeps off a machine that nobody has touched",
+    ),
+    pytest.param(
+        [
+            one_numa("box", 2, links=0),
+            one_numa("large", 8),
+            sits(wants("r", gpu=2), "large", "0", "0,1"),
+            wants("a", gpu=2),
+        ],
+        {"a": ("box", [0], [0, 1])},
+        id="F2 two GPUs: exact fit before leftovers",
+    ),
+    pytest.param(
+        [one_numa("box", 4), one_numa("large", 8), sits(wants("r", gpu=2), "large", "0", "0,1"), wants("a", gpu=4)],
+        {"a": ("box", [0], [0, 1, 2, 3])},
+        id="F2 four GPUs: exact fit before leftovers",
+    ),
+    pytest.param(
+        [one_numa("pristine", 8), one_numa("used", 8), sits(wants("r", gpu=2), "used", "0", "0,1"), wants("a", gpu=8)],
+        {"a": ("pristine", [0], list(range(8)))},
+        id="F3 eight GPUs",
+    ),
+]
+
+
+@pytest.mark.parametrize(("objects", "expected"), SCENARIOS)
+def test_scenario(objects: list[Builder], expected: dict[str, Any]) -> None:
+    check(result(*objects), **expected)
+
+
+EXPLAINED: list[Any] = [
+    pytest.param(
+        [machine("n"), sits(wants("r", cpu=12), "n", "0"), sits(wants("s", cpu=10), "n", "1")],
+        wants("a", "single-numa", cpu=8),
+        "(numa 0: 12 of 16 CPUs taken; numa 1: 10 of 16 CPUs taken)",
+        id="CPUs",
+    ),
+    pytest.param(
+        [machine("n", gpus=PAIRS), sits(wants("r", cpu=12), "n", "0"), sits(wants("s", gpu=1), "n", "1", "3")],
+        wants("a", "single-numa", cpu=8, gpu=2),
+        "(numa 0: 12 of 16 CPUs taken; numa 1: 1 of 2 GPUs free)",
+        id="CPUs and GPUs",
+    ),
+    pytest.param(
+        [machine("n"), sits(wants("r", memory="60Gi"), "n", "0")],
+        wants("a", "single-numa", memory="66Gi"),
+        "(numa 0: only 64Gi memory; numa 1: only 64Gi memory)",
+        id="never",
+    ),
+    pytest.param(
+        [machine("n"), sits(wants("r", "isolated"), "n", "0"), sits(wants("s"), "n", "1")],
+        wants("a", "isolated"),
+        "(numa 0: belongs to an isolated pod; numa 1: other pods have CPUs or GPUs there)",
+        id="isolated",
+    ),
+    pytest.param(
+        [one_numa("n", 4), sits(wants("r", gpu=3), "n", "0", "0,1,2")],
+        wants("a", gpu=1).annotation(v.VRAM_REQUEST, "100Gi"),
+        "node(s) without 1 GPU with 100Gi or more each (its GPUs have 80Gi)",
+        id="small GPUs",
+    ),
+]
+
+
+@pytest.mark.parametrize(("objects", "asking", "expected"), EXPLAINED)
+def test_a_refused_node_is_explained_in_numbers(objects: list[Builder], asking: PodBuilder, expected: str) -> None:
+    found = Simulation([one.build() for one in (*objects, asking)], explain=True).run()
+    (pending,) = found["pending"]
+    (reason,) = pending["nodes"]["n"]["reasons"]
+    assert expected in reason
+
+
+def ask(built: PodBuilder) -> Ask:
+    found = read_ask(project_pod(built.build()), v.GPU_RESOURCES)
+    assert isinstance(found, Ask)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("memory", "cpu", "note", "expected"),
+    [
+        pytest.param("20Gi", 4, None, True, id="5Gi per core"),
+        pytest.param("8Gi", 4, None, False, id="too little in all"),
+        pytest.param("20Gi", 8, None, False, id="too little per core"),
+        pytest.param("8Gi", 4, "true", True, id="as the user says"),
+        pytest.param("20Gi", 4, "false", False, id="or denies"),
+    ],
+)
+def test_n7_memory_intensive(memory: str, cpu: int, note: str | None, expected: bool) -> None:
+    built = wants("a", cpu=cpu, memory=memory)
+    assert ask(built.annotation(v.MEMORY_INTENSIVE, note) if note else built).memory_intensive is expected
+
+
+@pytest.mark.parametrize(
+    ("far", "zones", "weight", "expected"),
+    [
+        pytest.param(20, (0, 1), 50, 50, id="20 apart"),
+        pytest.param(None, (0, 1), 50, 50, id="unknown"),
+        pytest.param(30, (0, 1), 100, 0, id="30 apart, and it matters"),
+        pytest.param(30, (0, 1), 0, 100, id="30 apart, and it does not"),
+        pytest.param(30, (1,), 100, 100, id="one alone"),
+    ],
+)
+def test_n8_distance(far: int | None, zones: tuple[int, ...], weight: int, expected: int) -> None:
+    numa = tuple(NumaNode(id=i, cpu_count=4, distances=(10, far)[:: 1 - 2 * i]) for i in range(2))
+    assert closeness(machine_of(NodeTopology(numa=numa), {}), zones, weight) == expected
+
+
+@pytest.mark.parametrize(
+    ("spread", "members", "expected"),
+    [
+        ("packed", 1, 100),
+        ("packed", 0, 20),
+        ("balanced", 0, 100),
+        ("balanced", 3, 40),
+        ("isolated", 0, 100),
+        ("isolated", 2, 0),
+    ],
+)
+def test_n9_gang_spread_scores(spread: str, members: int, expected: int) -> None:
+    assert company(v.GangNumaSpread(spread), members) == expected
+
+
+@pytest.mark.parametrize(
+    ("spread", "expected"), [("packed", [0, 0, 0]), ("isolated", [0, 1, 0]), ("balanced", [0, 1, 0])]
+)
+def test_n9_members_share_numa_nodes_as_asked(spread: str, expected: list[int]) -> None:
+    members = [
+        wants(f"m{i}", "single-numa", cpu=2).label(v.GANG_NAME, "g").annotation(v.GANG_NUMA_SPREAD, spread)
+        for i in range(3)
+    ]
+    for one in members:
+        one.label(v.GANG_MIN_AVAILABLE, "1")
+    found = result(machine("n"), *members)
+    assert [found[f"m{i}"][1] for i in range(3)] == [[numa] for numa in expected]
+
+
+def test_n10_the_default_is_best_effort_whatever_the_workload() -> None:
+    """The vocabulary says so; a strict default would leave pods pending that nobody asked to be strict about."""
+    for kind in v.WorkloadType:
+        assert ask(wants("a").label(v.WORKLOAD_TYPE, kind)).policy is v.NumaPolicy.BEST_EFFORT
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [(100, 100), (96, 100), (90, 80), (70, 80), (60, 60), (50, 60), (40, 30), (30, 30), (20, 0)],
+)
+def test_v2_how_well_a_card_is_used(share: int, expected: int) -> None:
+    assert vram_score(share, 100) == expected
+
+
+@pytest.mark.parametrize(
+    ("mebibytes", "gibibytes"),
+    [(81559, 80), (81920, 80), (46068, 48), (23034, 24), (15360, 16), (32480, 32), (143771, 141), (40960, 40)],
+)
+def test_the_size_a_card_is_sold_as(mebibytes: int, gibibytes: int) -> None:
+    assert nominal(mebibytes << 20) == gibibytes * GIB
+
+
+def test_only_pods_that_care_are_asked_about() -> None:
+    plain = project_pod(pod("a").cpu("500m", "500m").memory("1Gi", "1Gi").build())
+    assert read_ask(plain, v.GPU_RESOURCES) is None
+    assert {"NUMATopology", "GPUTopology", "ResourceFragmentation"} <= set(enabled(Profile()))
