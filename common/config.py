@@ -133,12 +133,13 @@ def _keys(kind: type) -> dict[str, tuple[str, Any, bool]]:
     """Of each key in a file: the field it fills, its type, and whether it must be there."""
     hints = typing.get_type_hints(kind)
     return {
-        _camel(one.name): (one.name, hints[one.name], one.default is MISSING and one.default_factory is MISSING)
+        key_of(one.name): (one.name, hints[one.name], one.default is MISSING and one.default_factory is MISSING)
         for one in fields(kind)
     }
 
 
-def _camel(name: str) -> str:
+def key_of(name: str) -> str:
+    """The key in a file of a field: `leader_elect` is `leaderElect`."""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
 

@@ -16,6 +16,8 @@ from kubenexus.scheduler.plugins.volume_binding import VolumeDecision
 POD: Final = "Pod"
 REJECTED: Final = "rejected Pod"
 """pods that a kubelet refused to run; they have ended, so that the watch of pods does not show them"""
+OWNERS: Final = "kinds of owners"
+"""which kinds that own pods are watched"""
 UNSCHEDULABLE = "Unschedulable"
 ERROR = "SchedulerError"
 

@@ -17,6 +17,7 @@ from kubenexus.common.kube.mirror import Change, Deleted, Synced
 from kubenexus.common.objects import Labels, PodView
 from kubenexus.scheduler.actions import (
     ERROR,
+    OWNERS,
     POD,
     REJECTED,
     UNSCHEDULABLE,
@@ -123,6 +124,8 @@ class Desk:
                 self._hold_again(now)
         elif kind == POD:
             self._hear_pod(change, now)
+        elif kind == OWNERS:
+            self.muster.watch(change.value, now)
         elif kind == REJECTED:
             if self.synced and not isinstance(change, Deleted):
                 self._bars.add(change.value, now)

@@ -6,10 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kubenexus.common.gangs import OWNER_KINDS
 from kubenexus.common.kube import resources as r
 from kubenexus.common.kube.client import Client
-from kubenexus.common.kube.discovery import discover
 from kubenexus.common.kube.errors import NotFound
 from kubenexus.common.kube.mirror import by_name, by_uid
 from kubenexus.common.kube.reflector import Reflector
@@ -58,27 +56,12 @@ def served(client: Client, wanted: Sequence[Resource] = WATCHED) -> list[Resourc
     return [res for res in wanted if res.plural in known[res.base_path]]
 
 
-def gang_owners(client: Client) -> list[Resource]:
-    """What may say that pods are a gang, of what the API server has: Jobs, and kinds that clusters may have added."""
-    return discover(client, OWNER_KINDS - {(res.group, res.kind) for res in WATCHED})
-
-
 class Intake:
-    """The reflectors, from `start` to `stop`. `tell` is called from their threads.
+    """The reflectors, from `start` to `stop`. `tell` is called from their threads."""
 
-    Nobody waits for `owners`: a pod whose owner is not known yet does, and we may lack the right to see some.
-    """
-
-    def __init__(
-        self,
-        client: Client,
-        resources: Sequence[Resource],
-        tell: Callable[[Heard], None],
-        owners: Sequence[Resource] = (),
-    ) -> None:
+    def __init__(self, client: Client, resources: Sequence[Resource], tell: Callable[[Heard], None]) -> None:
         self._client, self._tell = client, tell
         self._reflectors = [self._reflector(res) for res in resources]
-        self._owners = [self._reflector(res) for res in owners]
         self._reflectors.append(
             Reflector(
                 client,
@@ -90,17 +73,17 @@ class Intake:
         )
         self.kinds = frozenset((*(kind_of(res.group, res.kind) for res in resources), REJECTED))
         """each of them tells when it is synchronised"""
+        self.watched = frozenset((res.group, res.kind) for res in resources)
 
     def start(self) -> None:
-        for reflector in (*self._reflectors, *self._owners):
+        for reflector in self._reflectors:
             reflector.start()
 
     def stop(self, timeout: float = 5.0) -> None:
         deadline = time.monotonic() + timeout
-        reflectors = (*self._reflectors, *self._owners)
-        for reflector in reflectors:  # all at once: a server that does not answer is waited for only once
+        for reflector in self._reflectors:  # all at once: a server that does not answer is waited for only once
             reflector.stop(0)
-        for reflector in reflectors:
+        for reflector in self._reflectors:
             reflector.stop(max(deadline - time.monotonic(), 0))
 
     def ready(self) -> str | None:

@@ -70,7 +70,6 @@ class Muster:
         self.holds = Holds(state)
         self._queue = queue
         self._membership = Membership()
-        self.watch = self._membership.watch
         self._pods: dict[str, PodView] = {}
         """those in gangs, and those whose gang cannot be told"""
         self._held: dict[str, str] = {}
@@ -79,6 +78,12 @@ class Muster:
         self._overdue: dict[str | GangKey, _Overdue] = {}
 
     # Hearing
+
+    def watch(self, kinds: Iterable[tuple[str, str]], now: float) -> None:
+        """Owners of these kinds will be told of; one of another kind is not waited for."""
+        self._membership.watch(kinds)
+        for uid in list(self._held):
+            self.waits(self._pods[uid], now)
 
     def waits(self, pod: PodView, now: float) -> None:
         """A pod of ours came without a node, or changed."""

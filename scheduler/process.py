@@ -13,11 +13,13 @@ from kubenexus.common.kube.election import Timing
 from kubenexus.common.kube.errors import ApiError
 from kubenexus.common.kube.events import EventRecorder
 from kubenexus.common.kube.leader import Leader
+from kubenexus.scheduler.actions import OWNERS
 from kubenexus.scheduler.binder import THREADS
 from kubenexus.scheduler.desk import Desk
 from kubenexus.scheduler.hands import Hands
-from kubenexus.scheduler.intake import Intake, gang_owners, served
+from kubenexus.scheduler.intake import Intake, served
 from kubenexus.scheduler.loop import Loop, Signal
+from kubenexus.scheduler.owners import GangOwners
 from kubenexus.scheduler.report import Reporter
 
 log = logs.get(__name__)
@@ -65,7 +67,8 @@ class Scheduler:
         intake = self._watch()
         if intake is None:
             return
-        parts: list[Part] = [*self._recorders.values(), self._reporter, self._hands, intake]
+        owners = GangOwners(self._client, self._loop.tell, intake.watched)
+        parts: list[Part] = [*self._recorders.values(), self._reporter, self._hands, intake, owners]
         for part in parts:
             part.start()
         if self._leader:
@@ -116,14 +119,13 @@ class Scheduler:
         """The reflectors for what the server serves; None if we are stopped before it says so."""
         while not self._stopping:
             try:
-                resources, owners = served(self._client), gang_owners(self._client)
+                resources = served(self._client)
             except ApiError as error:
                 log.warning("the API server does not say what it serves, trying again", error=error)
                 with contextlib.suppress(queue.Empty):
                     self._bell.get(timeout=RETRY)
             else:
-                self._intake = Intake(self._client, resources, self._loop.tell, owners)
-                self.desk.expect(self._intake.kinds)
-                self.desk.muster.watch((res.group, res.kind) for res in (*resources, *owners))
+                self._intake = Intake(self._client, resources, self._loop.tell)
+                self.desk.expect(self._intake.kinds | {OWNERS})
                 return self._intake
         return None

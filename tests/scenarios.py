@@ -44,7 +44,7 @@ class Machine:
             built.label(key, text)
         if self.says == ANNOTATION:
             built.annotation(v.TOPOLOGY_SNAPSHOT, wire.encode_annotation(self.topology))
-        uid = cluster.client.create(NODES, _new(built.build()))["metadata"]["uid"]
+        uid = cluster.client.create(NODES, new(built.build()))["metadata"]["uid"]
         for one in wire.encode_slices(self.topology, self.name, uid)[0] if self.says == SLICES else ():
             cluster.client.create(RESOURCE_SLICES, one)
 
@@ -84,7 +84,13 @@ def play(cluster: Cluster, steps: Sequence[Step]) -> None:
 
 
 def submit(cluster: Cluster, built: PodBuilder) -> None:
-    cluster.client.create(PODS, _new(built.build(), "status"))
+    cluster.client.create(PODS, new(built.build(), "status"))
+
+
+def new(obj: Obj, *without: str) -> Obj:
+    """What a user sends of an object."""
+    meta = {key: value for key, value in obj["metadata"].items() if key not in ("uid", "creationTimestamp")}
+    return {key: value for key, value in obj.items() if key not in without} | {"metadata": meta}
 
 
 def pass_by(cluster: Cluster, name: str) -> None:
@@ -108,16 +114,10 @@ def check(cluster: Cluster, machines: Sequence[Machine]) -> None:
         own = {(seat.node, index) for index in seat.gpus.split(",") if index}
         assert not own & taken, f"{obj['metadata']['name']} has a GPU of another pod: {sorted(own & taken)}"
         taken |= own
-        if v.TOPOLOGY_HASH in notes:
-            assert notes[v.TOPOLOGY_HASH] == wire.topology_hash(topologies[seat.node])
+        if seat.numa or seat.gpus:
+            assert notes.get(v.TOPOLOGY_HASH) == wire.topology_hash(topologies[seat.node])
             assert len(own) == _gpus(obj)
     assert cluster.overcommitted() == {}
-
-
-def _new(obj: Obj, *without: str) -> Obj:
-    """What a user sends of an object."""
-    meta = {key: value for key, value in obj["metadata"].items() if key not in ("uid", "creationTimestamp")}
-    return {key: value for key, value in obj.items() if key not in without} | {"metadata": meta}
 
 
 def _gpus(obj: Obj) -> int:

@@ -57,7 +57,7 @@ class NetworkFabric(NodePlugin[Wish]):
 
     def compile(self, pod: PodView, _state: State) -> Wish | None:
         text = pod.annotations.get(v.MIN_FABRIC_TIER)
-        least = None if text is None else _ALIASES.get(text, FabricTier(text) if text in set(FabricTier) else None)
+        least = FabricTier(text) if text in set(FabricTier) else None
         wish = Wish(least, "" if text is None or least else text, _weight(pod))
         return wish if text is not None or wish.weight else None
 

@@ -25,7 +25,9 @@ EVEN: Final[Mix] = (1,) * len(SIZES)
 """while too few pods run to tell"""
 FEW: Final = 20
 SELDOM: Final = 16
-"""only after so many changes is it worth while to count again"""
+"""of so many pods only one is worth the while to count all again"""
+SCATTER: Final = 40503
+"""makes numbers that come in any rhythm fall anywhere among 2¹⁶"""
 MOVED: Final = 3
 """the steps by which a share must move to count as changed"""
 NOBODY_KNOWS: Final = 50
@@ -91,7 +93,7 @@ class ResourceFragmentation(NodePlugin[Term]):
         return _rate(term, found) if isinstance(found, Fit) else 0
 
     def take(self, term: Term, state: State, _node: int) -> NewMix | None:
-        if state.changes.position % SELDOM:
+        if state.changes.position * SCATTER % 2**16 >= 2**16 // SELDOM:
             return None
         mix = rough(tuple(self._counts(state)))
         moved = any(abs(now - before) >= MOVED for now, before in zip(mix, term.mix, strict=True))

@@ -252,9 +252,9 @@ def uninstall(site: Site) -> None:
 
 def swept(site: Site) -> set[tuple[str, str, str]]:
     """What there is, once pods whose processes have ended are gone, as a kubelet would see to."""
-    for pod in site.client.list(PODS).items:
-        if "deletionTimestamp" in pod["metadata"]:
-            site.client.delete(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"], grace_seconds=0)
+    for each in site.client.list(PODS).items:
+        if "deletionTimestamp" in each["metadata"]:
+            site.client.delete(PODS, each["metadata"]["name"], each["metadata"]["namespace"], grace_seconds=0)
     return everything(site.client)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from kubenexus.common import vocabulary as v
-from kubenexus.common.kube.mirror import Synced
-from kubenexus.scheduler.actions import ERROR, Bind, Report, Unbound
+from kubenexus.common.kube.mirror import Added, Synced
+from kubenexus.scheduler.actions import ERROR, OWNERS, Bind, Report, Unbound
 from kubenexus.scheduler.muster import PATIENCE
 from tests.builders import Builder, NodeBuilder, PodBuilder, job, node, pod
 from tests.office import Office, bound, told
@@ -261,7 +261,7 @@ def worker(name: str, of: Builder) -> PodBuilder:
 
 def test_gang_follows_from_an_indexed_job_once_that_is_known() -> None:
     office = Office(*gpus(0, "n"))
-    office.desk.muster.watch([("batch", "Job")])
+    office.desk.muster.watch([("batch", "Job")], office.now)
     train = indexed("train", 2)
     come(office, [worker("w0", train), worker("w1", train)])
     assert office.decide() == []
@@ -276,9 +276,18 @@ def test_owner_that_nobody_watches_is_not_waited_for() -> None:
     assert bound(office.decide()) == {"w0": "n"}
 
 
+def test_kind_that_is_watched_no_more_is_not_waited_for_any_longer() -> None:
+    office = Office(*gpus(0, "n"))
+    office.desk.muster.watch([("batch", "Job")], office.now)
+    come(office, [worker("w0", indexed("train", 2))])
+    assert office.decide() == []
+    office.hear(OWNERS, Added(OWNERS, frozenset()))
+    assert bound(office.decide()) == {"w0": "n"}
+
+
 def test_gang_grows_with_its_owner() -> None:
     office = Office(*gpus(0, "n"))
-    office.desk.muster.watch([("batch", "Job")])
+    office.desk.muster.watch([("batch", "Job")], office.now)
     office.owner(indexed("train", 3))
     come(office, [worker(f"w{i}", indexed("train", 3)) for i in range(2)])
     assert office.decide() == []
@@ -288,7 +297,7 @@ def test_gang_grows_with_its_owner() -> None:
 
 def test_members_that_have_finished_well_count() -> None:
     office = Office(*gpus(0, "n"))
-    office.desk.muster.watch([("batch", "Job")])
+    office.desk.muster.watch([("batch", "Job")], office.now)
     office.owner(indexed("train", 3))
     views = [office.see(worker(f"w{i}", indexed("train", 3))) for i in range(3)]
     office.bind(office.decide())

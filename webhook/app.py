@@ -1,0 +1,98 @@
+"""The webhook's HTTP: reviews in, answers out. What to answer is decided in `review`; here are a server's manners.
+
+A body that is no admission review is an error of the caller and gets a status of 4xx. Everything else gets 200: an
+error of ours admits the pod, with a warning for its author and a metric for whoever runs this.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import IO, Any, Final
+
+import orjson
+from flask import Flask, Response, request
+from werkzeug.exceptions import BadRequest, HTTPException, UnsupportedMediaType
+
+from kubenexus.common import logs, metrics
+from kubenexus.common.serve import Check, report
+from kubenexus.webhook.cluster import Cluster
+from kubenexus.webhook.review import Answer, answer
+
+log = logs.get(__name__)
+
+MAX_BODY: Final = 7 * 2**20
+"""An API server takes objects of 3 MiB; an update sends the old and the new one, and an envelope."""
+CHUNK: Final = 2**16
+JSON: Final = "application/json"
+
+
+def create_app(cluster: Cluster, *, ready: Mapping[str, Check], live: Mapping[str, Check]) -> Flask:
+    """The WSGI application. It keeps no state of its own and touches nothing but memory."""
+    # No files are served, so none are looked for; where a package lies is more than Flask can find out for ours.
+    app = Flask("kubenexus-webhook", static_folder=None, template_folder=None, root_path="/", instance_path="/")
+    app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
+    app.register_error_handler(HTTPException, _refuse)
+    app.add_url_rule("/mutate", view_func=lambda: _review(cluster, mutate=True), endpoint="mutate", methods=["POST"])
+    app.add_url_rule(
+        "/validate", view_func=lambda: _review(cluster, mutate=False), endpoint="validate", methods=["POST"]
+    )
+    app.add_url_rule("/healthz", view_func=lambda: _report(live), endpoint="healthz")
+    app.add_url_rule("/readyz", view_func=lambda: _report(ready), endpoint="readyz")
+    return app
+
+
+def _review(cluster: Cluster, *, mutate: bool) -> Response:
+    review = _read()
+    path = "mutate" if mutate else "validate"
+    began = time.perf_counter()
+    found = answer(review, cluster, mutate=mutate)
+    _count(path, found)
+    response = Response(orjson.dumps(found.body), mimetype=JSON)
+    metrics.WEBHOOK_SECONDS.labels(path).observe(time.perf_counter() - began)
+    return response
+
+
+def _read() -> Any:
+    if request.mimetype != JSON:
+        raise UnsupportedMediaType(f"the content type is {request.mimetype or 'missing'}; send {JSON}.")
+    try:
+        return orjson.loads(request.get_data(cache=False))
+    except orjson.JSONDecodeError as error:
+        raise BadRequest(f"the body is not JSON: {error}.") from None
+
+
+def _count(path: str, found: Answer) -> None:
+    if found.error:
+        log.error("a pod was admitted because of an internal error", path=path, error=found.error)
+    if found.denied:
+        metrics.WEBHOOK_DENIALS.labels(found.rule).inc()
+    ends = {"error": bool(found.error), "denied": found.denied, "patched": found.patched}
+    end = next((name for name, is_so in ends.items() if is_so), "allowed")
+    metrics.WEBHOOK_REVIEWS.labels(path, end).inc()
+
+
+def _refuse(error: HTTPException) -> Response:
+    """One sentence for whoever sent what is no review."""
+    status = error.code or HTTPStatus.INTERNAL_SERVER_ERROR
+    metrics.WEBHOOK_REFUSED.labels(str(int(status))).inc()
+    if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+        _discard(request.environ["wsgi.input"])
+    sentence = {
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE: f"the body is larger than {MAX_BODY} bytes; no admission review is.",
+        HTTPStatus.NOT_FOUND: "there are /mutate, /validate, /healthz and /readyz.",
+    }.get(HTTPStatus(status), error.description or HTTPStatus(status).phrase)
+    return Response(f"{sentence}\n", status, mimetype="text/plain")
+
+
+def _discard(body: IO[bytes]) -> None:
+    """Read what will not be used, within reason: who is still sending does not hear the answer."""
+    for _ in range(8 * MAX_BODY // CHUNK):
+        if not body.read(CHUNK):
+            return
+
+
+def _report(checks: Mapping[str, Check]) -> Response:
+    found = report(checks)
+    return Response(found.body, found.status, content_type=found.content_type)

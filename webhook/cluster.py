@@ -1,0 +1,57 @@
+"""What admission knows of the cluster beside the pod itself: its namespace, what stands behind it, what would fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubenexus.common import vocabulary as v
+from kubenexus.common.gangs import Owners
+from kubenexus.common.objects import NamespaceView
+from kubenexus.common.tenants import granted_tier, tenant_of
+
+Obj = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceFacts:
+    """A namespace as administrators labelled it."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, view: NamespaceView) -> NamespaceFacts:
+        return cls(view.name, view.meta.labels, view.meta.annotations)
+
+    @property
+    def opted_in(self) -> bool:
+        return self.labels.get(v.INJECT) == v.Inject.ENABLED
+
+    @property
+    def tier(self) -> v.Tier:
+        return granted_tier(self.labels)
+
+    @property
+    def tenant(self) -> str:
+        return tenant_of(self.name, self.labels)
+
+
+def _silent(_: Obj) -> str | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Look-ups in memory; none may call the API server.
+
+    `namespace` answers None while a namespace is not known; it may wait a moment for its reflector to catch up.
+    `verdict` is the scheduler's word on a pod that fits nowhere, in one short sentence, where it is to be had.
+    """
+
+    namespace: Callable[[str], NamespaceFacts | None]
+    owners: Owners
+    scheduler_name: str = v.SCHEDULER_NAME
+    verdict: Callable[[Obj], str | None] = _silent

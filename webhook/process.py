@@ -1,0 +1,49 @@
+"""A whole webhook: its threads, its health and its app, put together in the process that serves."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from kubenexus.common import metrics
+from kubenexus.common.kube.client import Client
+from kubenexus.common.kube.clocks import wall_clock
+from kubenexus.common.serve import Check, Server
+from kubenexus.webhook.app import create_app
+from kubenexus.webhook.rotation import Keeper, Rotation
+from kubenexus.webhook.tls import Tls
+from kubenexus.webhook.watching import Watching
+
+
+class Part(Protocol):
+    """What has threads of its own."""
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+class Webhook:
+    """Works from `start` to `stop`. Without a keeper the certificate is renewed by others."""
+
+    def __init__(
+        self, client: Client, tls: Tls, scheduler_name: str, keeper: Keeper | None, health: tuple[str, int] | None
+    ) -> None:
+        watching = Watching(client)
+        ready: dict[str, Check] = {"certificate": lambda: tls.check(wall_clock()), "watches": watching.check}
+        live: dict[str, Check] = {"watches": watching.alive}
+        self._parts: list[Part] = [watching]
+        if keeper:
+            rotation = Rotation(keeper)
+            self._parts.append(rotation)
+            ready["secret"], live["rotation"] = rotation.check, rotation.alive
+        if health:
+            self._parts.append(Server(health, ready=ready, live=live))
+        metrics.WEBHOOK_CERTIFICATE_SECONDS.set_function(lambda: tls.seconds_left(wall_clock()))
+        self.app = create_app(watching.cluster(scheduler_name), ready=ready, live=live)
+
+    def start(self) -> None:
+        for part in self._parts:
+            part.start()
+
+    def stop(self) -> None:
+        for part in reversed(self._parts):
+            part.stop()
