@@ -1,4 +1,4 @@
-"""docs/cli.md from the parsers of the commands, docs/configuration.md from the classes that configuration is read into."""
+"""docs/cli.md from the parsers of the commands, docs/configuration.md from the classes that hold configuration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kubenexus.scheduler.plugins.placing import DeviceArgs
 from kubenexus.scheduler.plugins.pod_affinity import InterPodAffinityArgs
 from kubenexus.scheduler.plugins.registry import BUILT_IN, DEFAULTS, PLUGINS
 from kubenexus.scheduler.plugins.resources import NodeResourcesFitArgs
-from kubenexus.scheduler.plugins.spread import PodTopologySpreadArgs
+from kubenexus.scheduler.plugins.spread_defaults import PodTopologySpreadArgs
 from kubenexus.scheduler.plugins.volume_binding import VolumeBindingArgs
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"

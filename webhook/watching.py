@@ -37,7 +37,7 @@ SEATS: Final = 8
 DISCOVER_SECONDS: Final = 60.0
 RETRY_SECONDS: Final = 2.0
 UNLISTED_SECONDS: Final = 30.0
-"""A kind that cannot be listed for so long is not waited for: its pods are admitted without a gang."""
+"""A kind that cannot be listed for so long is not waited for: pods of such owners are admitted without a gang."""
 
 
 class News:
@@ -138,10 +138,13 @@ class Watching:
         self._largest: tuple[int, dict[str, int]] = (0, {})
         self._owners: dict[Resource, OwnerWatch] = {}
         self._discovered = False
-        self._steady: list[Reflector[Any]] = [
-            Reflector(client, NAMESPACES, lambda o: NamespaceFacts.of(project_namespace(o)), self._hear_namespace),
-            Reflector(client, NODES, lambda o: project_node(o).allocatable, self._hear_node, key=by_name),
-        ]
+        self._started = clock()
+        self._namespace_watch = Reflector(
+            client, NAMESPACES, lambda obj: NamespaceFacts.of(project_namespace(obj)), self._hear_namespace
+        )
+        self._node_watch = Reflector(
+            client, NODES, lambda obj: project_node(obj).allocatable, self._hear_node, key=by_name
+        )
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._keep_discovering, name="discovery", daemon=True)
 
@@ -151,13 +154,14 @@ class Watching:
         return Cluster(self._namespace, owners, scheduler_name, self._verdict)
 
     def start(self) -> None:
-        for reflector in self._steady:
-            reflector.start()
+        self._started = self._clock()
+        self._namespace_watch.start()
+        self._node_watch.start()
         self._thread.start()
 
     def stop(self) -> None:
         self._stopped.set()
-        reflectors = [*self._steady, *(watch.reflector for watch in list(self._owners.values()))]
+        reflectors: list[Reflector[Any]] = [self._namespace_watch, *(watch for watch, _ in self._helpful())]
         for timeout in (0.0, 2.0):  # all at once, and only then wait for them
             for reflector in reflectors:
                 reflector.stop(timeout)
@@ -167,12 +171,19 @@ class Watching:
         if not self._discovered:
             return "the API server has not said yet which kinds it serves"
         now = self._clock()
-        owners = [one.reflector for one in list(self._owners.values()) if now - one.started < UNLISTED_SECONDS]
-        return next((problem for one in (*self._steady, *owners) if (problem := one.check())), None)
+        awaited = [watch for watch, started in self._helpful() if now - started < UNLISTED_SECONDS]
+        return next((problem for one in (self._namespace_watch, *awaited) if (problem := one.check())), None)
 
     def alive(self) -> str | None:
         """For /healthz."""
-        return next((problem for one in self._steady if (problem := one.alive())), None)
+        found = [watch.alive() for watch in (self._namespace_watch, *(one for one, _ in self._helpful()))]
+        found.append(None if self._thread.is_alive() else "the search for kinds is not running")
+        return next(filter(None, found), None)
+
+    def _helpful(self) -> list[tuple[Reflector[Any], float]]:
+        """What pods can be admitted without, and since when it is watched."""
+        owners = [(watch.reflector, watch.started) for watch in list(self._owners.values())]
+        return [(self._node_watch, self._started), *owners]
 
     # --- Look-ups, from the threads of requests
 
@@ -222,5 +233,6 @@ class Watching:
             self._owners.pop(res).close()
         for res in served - set(self._owners):
             log.info("watching a kind that owns pods", resource=res)
-            watch = self._owners[res] = OwnerWatch(self._client, res, self._known, self._news, self._clock())
+            watch = OwnerWatch(self._client, res, self._known, self._news, self._clock())
             watch.reflector.start()
+            self._owners[res] = watch

@@ -3,6 +3,7 @@
 
     .venv/bin/python hack/bench/engine.py            # 100 to 10,000 nodes
     .venv/bin/python hack/bench/engine.py --quick    # 100 and 1,000 nodes
+    .venv/bin/python hack/bench/engine.py --gangs    # gangs and NUMA policies, see gangs.py
 
 No API server, one thread: pods that have been read already, nodes with some pods each, the default profile. Pods of one
 template come in a row, as controllers make them. Times vary from machine to machine and with what else runs on it, so
@@ -14,11 +15,16 @@ from __future__ import annotations
 import argparse
 import cProfile
 import pstats
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from hack.bench import gangs
 from kubenexus.common.config import SchedulerConfiguration
 from kubenexus.common.objects import PodView, project_node, project_pod
 from kubenexus.scheduler.engine.cycle import Cycle, Park, Place
@@ -218,6 +224,9 @@ def profile(size: int, kind: str, lines: int = 25) -> None:
 
 def main() -> int:
     options = parser().parse_args()
+    if options.gangs:
+        gangs.show(500 if options.quick else gangs.NODES)
+        return 0
     sizes = SIZES[:2] if options.quick else SIZES
     if options.profile:
         profile(1_000 if options.quick else 5_000, options.profile)
@@ -233,6 +242,7 @@ def parser() -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--quick", action="store_true", help="100 and 1,000 nodes only")
+    parser.add_argument("--gangs", action="store_true", help="gangs and NUMA policies on GPU nodes instead")
     parser.add_argument("--profile", choices=tuple(KINDS), help="show where the time goes, for one kind of pod")
     return parser
 

@@ -77,7 +77,7 @@ def node(number: int, annotation: str) -> Obj:
     return {"metadata": meta, "status": {"allocatable": amounts, "capacity": amounts}}
 
 
-def pod(name: str, gpus: int, cpu: int, job: str = "", index: int = 0, **notes: str) -> PodView:
+def pod(name: str, gpus: int, cpu: int, notes: dict[str, str], job: str = "", index: int = 0) -> PodView:
     requests = {"cpu": str(cpu), "memory": f"{cpu}Gi", **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
     containers = [{"name": "main", "image": "example/train:1", "resources": {"requests": requests, "limits": requests}}]
     labels = (
@@ -95,17 +95,14 @@ def cluster(size: int, *, busy: bool) -> tuple[State, Cycle]:
         state.set_node(project_node(node(number, annotation)))
     for number in range(1, size, 2) if busy else ():
         notes = {v.NUMA_ASSIGNED: str(number % 4 // 2), v.GPU_ASSIGNED: str(number % 4)}
-        state.place(pod(f"running-{number}", 1, 1 + number % 50, **notes), f"node-{number:05d}")
+        state.place(pod(f"running-{number}", 1, 1 + number % 50, notes), f"node-{number:05d}")
     (cycle,) = build_cycles(SchedulerConfiguration(), state, Nominations()).values()
     return state, cycle
 
 
-def members(job: str, count: int, gpus: int, cpu: int = 8, **notes: str) -> tuple[PodView, ...]:
-    return tuple(pod(f"{job}-{i}", gpus, cpu, job, i, **notes) for i in range(count))
-
-
-def call(job: str, count: int, gpus: int, cpu: int = 8, **notes: str) -> Call:
-    return Call(GangKey("default", job), job, members(job, count, gpus, cpu, **notes), count, count)
+def call(job: str, count: int, gpus: int, cpu: int = 8) -> Call:
+    members = tuple(pod(f"{job}-{i}", gpus, cpu, {}, job, i) for i in range(count))
+    return Call(GangKey("default", job), job, members, count, count)
 
 
 def timed(action: Callable[[], Any]) -> tuple[float, Any]:
@@ -140,7 +137,7 @@ def cases(size: int) -> Iterator[tuple[str, float, float]]:
 def numa_rate(size: int, policy: str) -> float:
     """Decisions a second about pods with a NUMA policy, on nodes that all look different."""
     _, cycle = cluster(size, busy=True)
-    pods = [pod(f"numa-{i}", 0, 4, **{v.NUMA_POLICY: policy}) for i in range(20_000)]
+    pods = [pod(f"numa-{i}", 0, 4, {v.NUMA_POLICY: policy}) for i in range(20_000)]
     cycle.decide(pods[0])
     done, start = 0, time.perf_counter()
     for one in pods[1:]:

@@ -20,7 +20,16 @@ from kubenexus.scheduler.devices.ask import Ask, gang_of, gpus_of
 from kubenexus.scheduler.devices.fit import Fit, Refused, fit
 from kubenexus.scheduler.devices.machine import NOTHING, RESOURCES, UNKNOWN, Amounts, Machine
 from kubenexus.scheduler.devices.occupancy import Occupancy, occupy
-from kubenexus.scheduler.devices.residents import Needs, Resident, assigned, isolated, missed, needs_of, resident
+from kubenexus.scheduler.devices.residents import (
+    Needs,
+    Resident,
+    assigned,
+    isolated,
+    missed,
+    needs_of,
+    numa_of,
+    resident,
+)
 from kubenexus.scheduler.devices.sources import Known, Sources
 
 Kinds = npt.NDArray[np.int32]
@@ -29,7 +38,7 @@ STALE: Final = -1
 # Kinds come and go with pods; when there are very many all are forgotten. Asks come from templates.
 _MAX_KINDS: Final = 1 << 16
 _MAX_SHEETS: Final = 256
-_MAX_TEMPLATES: Final = 4096
+_MAX_REMEMBERED: Final = 4096
 
 
 class Slot(Protocol):
@@ -145,8 +154,7 @@ class Ledger:
     def place(self, ask: Ask, node: int) -> Fit | Refused:
         """What a pod would get on one node."""
         self._refresh()
-        kind, sheet = self._kind(node), self._sheet(ask, self._members(node, ask))
-        return sheet.found[self._answer(sheet, kind, ask, node)]
+        return self._place(ask, node)
 
     def places(self, ask: Ask, nodes: Nodes) -> Answers:
         """What a pod would get on each of these nodes."""
@@ -155,12 +163,17 @@ class Ledger:
             self._kind(node)
         kinds = self._kinds[nodes]
         if ask.spread is not None:
-            found = [self.place(ask, node) for node in nodes.tolist()]
+            found = [self._place(ask, node) for node in nodes.tolist()]
             return Answers(found, np.arange(len(nodes)), self._spots, kinds)
         sheet = self._sheet(ask)
         for number in np.flatnonzero(sheet.of_kind[kinds] == STALE).tolist():
-            self._answer(sheet, int(kinds[number]), ask, int(nodes[number]))
+            self._answer(sheet, int(kinds[number]), ask)
         return Answers(*_distinct(sheet.found, sheet.of_kind[kinds]), self._spots, kinds)
+
+    def _place(self, ask: Ask, node: int) -> Fit | Refused:
+        kind, members = self._kind(node), self._members(node, ask)
+        sheet = self._sheet(ask, members)
+        return sheet.found[self._answer(sheet, kind, ask, members)]
 
     def _sheet(self, ask: Ask, members: Amounts = ()) -> _Sheet:
         sheet = self._sheets.pop((ask, members), None) or _Sheet()
@@ -170,12 +183,10 @@ class Ledger:
         sheet.grow(len(self._spots))
         return sheet
 
-    def _answer(self, sheet: _Sheet, kind: int, ask: Ask, node: int) -> int:
+    def _answer(self, sheet: _Sheet, kind: int, ask: Ask, members: Amounts = ()) -> int:
         """The number of an answer in its sheet."""
         known = int(sheet.of_kind[kind])
-        if known != STALE:
-            return known
-        return sheet.set(kind, fit(*self._spots[kind], ask, self._members(node, ask)))
+        return sheet.set(kind, fit(*self._spots[kind], ask, members)) if known == STALE else known
 
     def _members(self, node: int, ask: Ask) -> Amounts:
         """How many pods of its gang are in each zone of a node, if it cares."""
@@ -242,16 +253,16 @@ class Ledger:
         """What a pod takes. Pods of a template share their usage, and so this."""
         known = self._taken.get(id(pod.usage))
         if known is None or known[0].spec.needs is not pod.spec.needs:
-            if len(self._taken) >= _MAX_TEMPLATES:
+            if len(self._taken) >= _MAX_REMEMBERED:
                 self._taken.clear()
             # Holding the pod, and with it the usage, whose id nobody else gets.
             known = self._taken[id(pod.usage)] = pod, needs_of(pod, self._gpu_resources)
         return known[1]
 
     def _given(self, pod: PodView, known: Known) -> Given | None:
-        given = known.allocations.get(pod.uid) or known.allocations.get(pod.key)
+        given = known.given(pod)
         if given is not None and pod.uid not in self._missed and missed(pod, given):
-            if len(self._missed) >= _MAX_TEMPLATES:
+            if len(self._missed) >= _MAX_REMEMBERED:
                 self._missed.clear()
             self._missed.add(pod.uid)
             self.misses += 1
@@ -269,7 +280,7 @@ class Ledger:
     def closed(self, pod: PodView, node: int) -> dict[str, int]:
         """What nobody else may have because an isolated pod is on a node: the rest of its NUMA nodes, by resource."""
         known = self.known(node) if isolated(pod) else None
-        numa = assigned(pod.annotations.get(v.NUMA_ASSIGNED, "")) if known else ()
+        numa = numa_of(pod, known.given(pod)) if known else ()
         if known is None or not numa:
             return {}
         machine, view = known.machine, self._cluster.slots[node].view

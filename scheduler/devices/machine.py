@@ -19,6 +19,7 @@ CPU, MEMORY, HUGEPAGES_2MI, HUGEPAGES_1GI = "cpu", "memory", "hugepages-2Mi", "h
 RESOURCES: Final = (CPU, MEMORY, HUGEPAGES_2MI, HUGEPAGES_1GI)
 """what belongs to a NUMA node and comes in amounts; amounts are tuples in this order, CPU in milli"""
 _MI: Final = 1 << 20
+_GRAIN: Final = 64 * _MI
 
 # Sizes that cards are sold as, in GiB. What the driver reports is less: it keeps some, and so does ECC memory.
 _CLASSES: Final = tuple(
@@ -148,10 +149,10 @@ def _cut_lowest(amounts: list[int], allocatable: int | None) -> list[int]:
 
 
 def _cut_evenly(amounts: list[int], allocatable: int | None) -> list[int]:
+    """What is kept of memory comes from everywhere. Rounded, because machines that are alike differ by some KiB."""
     total = sum(amounts)
-    if allocatable is None or allocatable >= total:
-        return amounts
-    return [amount * allocatable // total for amount in amounts]
+    share = total if allocatable is None else min(total, allocatable)
+    return [amount * share // total // _GRAIN * _GRAIN if total else 0 for amount in amounts]
 
 
 def _distances(topology: NodeTopology) -> tuple[tuple[int | None, ...], ...]:

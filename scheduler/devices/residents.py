@@ -56,8 +56,7 @@ def needs_of(pod: PodView, gpu_resources: Collection[str]) -> Needs:
 
 def resident(pod: PodView, needs: Needs, given: Given | None = None) -> Resident | None:
     """What the pod has to itself; None for nothing."""
-    notes = pod.annotations
-    numa = (given and given.numa) or (assigned(notes[v.NUMA_ASSIGNED]) if v.NUMA_ASSIGNED in notes else ())
+    numa = numa_of(pod, given)
     if not (needs.gpus or needs.exclusive or numa):
         return None
     mask = _mask(pod, needs.gpus, given) if needs.gpus else 0
@@ -74,6 +73,12 @@ def resident(pod: PodView, needs: Needs, given: Given | None = None) -> Resident
         cpus=given.cpus if given else (),
         isolated=bool(numa) and isolated(pod),
     )
+
+
+def numa_of(pod: PodView, given: Given | None) -> tuple[int, ...]:
+    """The NUMA nodes that a pod is known to have."""
+    notes = pod.annotations
+    return (given and given.numa) or (assigned(notes[v.NUMA_ASSIGNED]) if v.NUMA_ASSIGNED in notes else ())
 
 
 def missed(pod: PodView, given: Given) -> bool:

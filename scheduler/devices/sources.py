@@ -6,8 +6,16 @@ from collections import defaultdict
 from typing import Any, NamedTuple
 
 from kubenexus.common import vocabulary as v
-from kubenexus.common.objects import NodeView
-from kubenexus.common.wire import Allocations, MangledError, SlicePart, decode_allocations, read_slice, read_topology
+from kubenexus.common.objects import NodeView, PodView
+from kubenexus.common.wire import (
+    Allocations,
+    Given,
+    MangledError,
+    SlicePart,
+    decode_allocations,
+    read_slice,
+    read_topology,
+)
 from kubenexus.scheduler.devices.machine import Machine, machine_of
 
 
@@ -32,6 +40,10 @@ class Known(NamedTuple):
     digest: str
     """the hash of the topology that was read; empty if it has none"""
     allocations: Allocations
+
+    def given(self, pod: PodView) -> Given | None:
+        """What the kubelet gave to a pod, if the agent says so."""
+        return self.allocations.get(pod.uid) or self.allocations.get(pod.key) if self.allocations else None
 
 
 class Sources:

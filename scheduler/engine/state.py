@@ -354,6 +354,10 @@ class State:
                 taken[row] += amount
         return taken
 
+    def keepers(self, node: int) -> list[PodView]:
+        """The isolated pods on a node, which keep others from more than they take."""
+        return [pod for pod in self.slots[node].pods.values() if pod.uid in self._closed]
+
     def footprint(self, usage: Usage) -> Amounts:
         """What a pod adds to its node's column. Pods of a template share their usage, and so this."""
         known = self._footprints.get(id(usage))

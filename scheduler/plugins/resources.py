@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,10 +109,10 @@ class NodeResourcesFit(NodePlugin[Demand]):
         return amount > 0 and is_counted(resource) and not self._args.ignores(resource)
 
     def filter(self, term: Demand, state: State, at: At) -> Iterator[Refusal]:
-        return _refusals(term, state.alloc, state.used, at)
+        return _refusals(term, state.alloc, state.used, at, partial(_keepers, state))
 
     def filter_without(self, term: Demand, state: State, at: At, weaker: Weaker) -> Iterator[Refusal]:
-        return _refusals(term, state.alloc, state.used - weaker.amounts(), at)
+        return _refusals(term, state.alloc, state.used - weaker.amounts(), at, partial(_keepers, state))
 
     def bill(self, term: Demand) -> Mapping[int, int] | None:
         return None if any(one.delegated for one in term.asked) else {one.row: one.amount for one in term.asked}
@@ -136,7 +137,7 @@ class NodeResourcesFit(NodePlugin[Demand]):
         return int(self._strategy(parts))
 
 
-def _refusals(term: Demand, alloc: Amounts, used: Amounts, at: At) -> Iterator[Refusal]:
+def _refusals(term: Demand, alloc: Amounts, used: Amounts, at: At, detail: Callable[[int], str]) -> Iterator[Refusal]:
     """Where a resource does not suffice, and where it could not even if the node were empty."""
     for resource, row, amount, delegated in term.asked:
         whole = alloc[row, at]
@@ -149,8 +150,14 @@ def _refusals(term: Demand, alloc: Amounts, used: Amounts, at: At) -> Iterator[R
             yield Refusal(lacking, "Too many pods")
         else:
             never = lacking & (amount > whole)
-            yield Refusal(lacking & ~never, f"Insufficient {resource}")
+            yield Refusal(lacking & ~never, f"Insufficient {resource}", detail=detail)
             yield Refusal(never, f"Insufficient {resource}", Code.UNRESOLVABLE)
+
+
+def _keepers(state: State, node: int) -> str:
+    """Why there is less room than it seems, if so."""
+    pods = [pod.key for pod in state.keepers(node)]
+    return f"{', '.join(pods)} isolated: the rest of the NUMA node is kept free" if pods else ""
 
 
 def scored_requests(needs: NeedsView) -> Mapping[str, int]:

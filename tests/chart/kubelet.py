@@ -15,7 +15,6 @@ import signal
 import ssl
 import subprocess
 import sys
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,6 +33,10 @@ Obj = dict[str, Any]
 
 PATIENCE = 60.0
 PROGRAM = Path(sys.executable).with_name("kubenexus")
+DIRECT = urllib.request.build_opener(
+    urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=ssl._create_unverified_context())
+)
+"""by no proxy, and without a look at certificates, as a kubelet does"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +61,9 @@ class Running:
 
 
 def page(url: str) -> str | None:
-    """What a server says, or None when that is not a success. A kubelet does not check certificates."""
-    direct = urllib.request.build_opener(
-        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=ssl._create_unverified_context())
-    )
+    """What a server says, or None when that is not a success."""
     try:
-        with direct.open(url, timeout=5) as answer:
+        with DIRECT.open(url, timeout=5) as answer:
             return str(answer.read().decode())
     except OSError:  # urllib's errors are, too
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ from kubenexus.common import vocabulary as v
 from kubenexus.common.config import SchedulerConfiguration
 from kubenexus.common.kube.resources import PODS
 from kubenexus.common.sandbox import Sandbox
-from tests.builders import GPU, PodBuilder, pod
+from tests.builders import PodBuilder, pod
 from tests.machines import dgx_h100
 from tests.scenarios import Machine, check, new
 from tests.schedulers import Cluster, Obj, Running, connected, scheduling
@@ -104,3 +103,46 @@ def test_one_kind_of_trouble(trouble: Callable[[Sandbox, Random], None], tmp_pat
             made.arrive(3)
             made.settle()
         made.check()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_everything_at_once(seed: int, tmp_path: Path) -> None:
+    with crowd(tmp_path, seed) as made, scheduling(tmp_path / "kubeconfig"):
+        for _ in range(12):
+            made.random.choice(TROUBLES)(made.box, made.random)
+            made.arrive(2)
+            until(lambda: made.bound() > 0, PATIENCE)
+        made.check()
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+def test_scheduler_is_killed_in_mid_gang_and_started_again(seed: int, tmp_path: Path) -> None:
+    """Some members are bound, the answers of others are lost, and the binds of the rest never leave."""
+    with crowd(tmp_path, seed) as made:
+        for life in range(4):
+            running = Running(tmp_path / "kubeconfig", SchedulerConfiguration(), f"life-{life}")
+            before = made.bound()
+            lose_binds(made.box, made.random)
+            made.arrive(3)
+            until(lambda before=before: made.bound() > before, PATIENCE)  # type: ignore[misc]
+            running.kill()
+        with scheduling(tmp_path / "kubeconfig"):
+            made.check()
+
+
+def test_two_replicas_and_a_change_of_leader(tmp_path: Path) -> None:
+    config, kubeconfig = SchedulerConfiguration(leader_election=FAST), tmp_path / "kubeconfig"
+    with crowd(tmp_path, 5) as made:
+        first = Running(kubeconfig, config, "first", elect=True)
+        made.arrive(2)
+        until(lambda: made.bound() > 0, PATIENCE)
+        second = Running(kubeconfig, config, "second", elect=True)
+        made.arrive(2)
+        first.stop()  # hands the Lease over
+        made.settle()
+        third = Running(kubeconfig, config, "third", elect=True)
+        made.arrive(4)
+        second.kill()  # its Lease has to run out
+        made.check()
+        third.stop()
+        third.validate()

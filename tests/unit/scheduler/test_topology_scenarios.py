@@ -161,6 +161,17 @@ SCENARIOS: list[Any] = [
         id="N5 fractions of CPUs are nobody's own",
     ),
     pytest.param(
+        [
+            machine("n"),
+            *[sits(wants(f"r{numa}", cpu=14), "n", str(numa)) for numa in (0, 1)],
+            sits(pod("shared").cpu(1), "n"),
+            wants("a", cpu=3),
+            wants("b", cpu=2),
+        ],
+        {"a": ("n", [], []), "b": "Insufficient cpu"},
+        id="N5 halves of CPUs make no whole one",
+    ),
+    pytest.param(
         [machine("n"), wants("a", "single-numa").annotation(v.NUMA_AFFINITY, "1")],
         {"a": ("n", [1], [])},
         id="N6 affinity",
@@ -272,6 +283,12 @@ EXPLAINED: list[Any] = [
         wants("a", "isolated"),
         "(numa 0: belongs to an isolated pod; numa 1: other pods have CPUs or GPUs there)",
         id="isolated",
+    ),
+    pytest.param(
+        [machine("n"), sits(wants("r", "isolated"), "n", "0"), sits(pod("s").cpu(15), "n")],
+        pod("a").cpu(2),
+        "Insufficient cpu (default/r isolated: the rest of the NUMA node is kept free)",
+        id="room that an isolated pod keeps",
     ),
     pytest.param(
         [one_numa("n", 4), sits(wants("r", gpu=3), "n", "0", "0,1,2")],
