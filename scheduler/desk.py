@@ -176,8 +176,7 @@ class Desk:
         self.queue.remove(pod.uid)
         self.nominations.forget(pod.uid)
         self.state.place(pod, pod.node)
-        self.muster.placed(pod, now)
-        if moved:
+        if self.muster.placed(pod, now) or moved:
             self.queue.wake(Event.POD_DELETED, now)
         for cause in pod_causes(known, pod):
             self.queue.wake(cause, now)
@@ -241,11 +240,7 @@ class Desk:
         text = f"The pod was to be bound, which failed: {why}."
         group = self.muster.roster.group_of(pod.uid)
         if group is not None and self.queue.where(pod.uid) is None:
-            self.muster.again(pod, now)
-            standing = group.standing
-            text += (
-                f" {standing.done} of {standing.needed} members of gang {group.name} have a node; it is placed again."
-            )
+            text += f" {self.muster.again(pod, bind, now)}"
         else:
             self.queue.retry(pod.uid, now)
         self.queue.wake(Event.POD_DELETED, now)
@@ -332,7 +327,7 @@ class Desk:
             if pod.uid in self._assumed:
                 self.queue.remove(pod.uid)
                 self.muster.hold(pod, decision.places, now)
-        self.muster.holds.settle(call.key, len(call.held))
+        self.muster.holds.drop(call.key, call.held)
         self.queue.release(unit.name, now)
         return decision
 

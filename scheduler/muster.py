@@ -24,10 +24,10 @@ from kubenexus.common.gangs import (
     Waiting,
 )
 from kubenexus.common.objects import PodView
-from kubenexus.scheduler.actions import UNSCHEDULABLE, Report
+from kubenexus.scheduler.actions import UNSCHEDULABLE, Bind, Report
 from kubenexus.scheduler.engine.cycle import Place
 from kubenexus.scheduler.engine.gang import Call
-from kubenexus.scheduler.engine.holds import Holds, is_placeholder, placeholders
+from kubenexus.scheduler.engine.holds import Holds, is_placeholder, placeholders, stand_in_of
 from kubenexus.scheduler.engine.queue import FIRST_BACKOFF, Queue, Unit
 from kubenexus.scheduler.engine.roster import Group, Member, Roster
 from kubenexus.scheduler.engine.state import State
@@ -48,10 +48,11 @@ class How(Enum):
 
 
 class _Mode(NamedTuple):
-    """`role` is whose turn it is, where some come first."""
+    """`role` is whose turn it is, where some come first; `begun`, that members are placed already."""
 
     how: How
     role: str | None
+    begun: bool
 
 
 @dataclass(slots=True)
@@ -101,16 +102,17 @@ class Muster:
             self._pods[pod.uid] = pod
             self._hold(pod, answer, now)
 
-    def placed(self, pod: PodView, now: float) -> None:
-        """A pod has a node, by us or by others."""
+    def placed(self, pod: PodView, now: float) -> bool:
+        """A pod has a node, by us or by others. Whether room became free that was held for it elsewhere."""
         answer = self._membership.of(pod)
         self._held.pop(pod.uid, None)
         self._overdue.pop(pod.uid, None)
-        if isinstance(answer, Gang):
-            self._pods[pod.uid] = pod
-            self._arrange(self.roster.set(pod, answer, placed=True), now, pod)
-        else:
+        if not isinstance(answer, Gang):
             self._leave(pod.uid, now)
+            return False
+        self._pods[pod.uid] = pod
+        self._arrange(self.roster.set(pod, answer, placed=True), now, pod)
+        return self.holds.drop(answer.key, [stand_in_of(pod.uid)])
 
     def gone(self, uid: str, now: float) -> bool:
         """A pod is no more, or has finished. Whether room became free that was held for others of its kind."""
@@ -168,14 +170,16 @@ class Muster:
                 self._put(group, member, mode, now)
         self._modes[group.key] = mode
         self._expect(group, mode, now)
+        if not mode.begun:  # a gang that waits as a whole holds nothing
+            self.holds.drop(group.key, [stand_in_of(uid) for uid in group.members])
 
     def _put(self, group: Group, member: Member, mode: _Mode, now: float) -> None:
-        pod, (how, role) = member.pod, mode
+        pod, (how, role, begun) = member.pod, mode
         if how is How.ALONE or not member.counts:
             # One that does not count is told there what is wrong with it, or kept while it has gates.
             self._queue.add(pod, now)
         elif how is How.TOGETHER and role in (None, member.gang.role):
-            self._queue.add(pod, now, str(group.key))
+            self._queue.add(pod, now, str(group.key), first=begun)
         else:
             self._queue.remove(pod.uid)
 
@@ -223,21 +227,25 @@ class Muster:
         """A pod is about to be placed by itself: what was held for it is its own."""
         group = self.roster.group_of(pod.uid)
         if group is not None:
-            self.holds.settle(group.key, 1)
+            self.holds.drop(group.key, self.holds.of(group.key)[:1])
 
     def _reservation(self, pod: PodView) -> Reservation | None:
         answer = self._membership.of(pod)
         return answer.reserve if isinstance(answer, Gang) else None
 
-    def again(self, pod: PodView, now: float) -> str:
-        """A member that was placed has lost its place: it is tried again, after a while. Says how its gang stands."""
+    def again(self, pod: PodView, bind: Bind, now: float) -> str:
+        """A member could not be bound: it is tried again, after a while. Says how its gang stands.
+
+        Its place is kept while its gang runs by halves without it.
+        """
         self.waits(pod, now)
         group = self.roster.group_of(pod.uid)
         if group is None:
             return ""
-        together = self._modes[group.key].how is How.TOGETHER
-        self._queue.delay(str(group.key) if together else pod.uid, now + FIRST_BACKOFF)
-        standing = group.standing
+        mode, standing = self._modes[group.key], group.standing
+        self._queue.delay(str(group.key) if mode.how is How.TOGETHER else pod.uid, now + FIRST_BACKOFF)
+        if mode.begun and standing.short > 0:
+            self.holds.keep_place(group.key, bind.pod, bind.node, now)
         return f"{standing.done} of {standing.needed} members of gang {group.name} have a node; it is placed again."
 
     # What is missing
@@ -283,9 +291,8 @@ class Muster:
 def _mode(group: Group) -> _Mode:
     standing, quorum = group.standing, group.quorum
     role = quorum.first.role if quorum.first and standing.needed != quorum.min_available else None
-    if standing.missing > 0:
-        return _Mode(How.FORMING, role)
-    return _Mode(How.TOGETHER if standing.short > 0 else How.ALONE, role)
+    how = How.FORMING if standing.missing > 0 else How.TOGETHER if standing.short > 0 else How.ALONE
+    return _Mode(how, role, begun=standing.done > 0)
 
 
 def _missing(group: Group) -> str:

@@ -137,7 +137,7 @@ class Simulation:
         placed = {place.pod.uid: place for place in decision.places}
         for pod in call.pods:
             self._muster.hold(pod, decision.places, 0.0)
-        self._muster.holds.settle(call.key, len(call.held))
+        self._muster.holds.drop(call.key, call.held)
         entries = []
         for pod in call.pods:
             place = placed.get(pod.uid)

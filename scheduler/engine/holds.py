@@ -1,14 +1,19 @@
-"""Room held for pods that do not exist yet: a Spark driver starts only if its executors will have room, too.
+"""Room held for pods that do not exist yet, or that were to be bound and could not be.
+
+A Spark driver starts only if its executors will have room, too. A gang of which some members are bound keeps what it
+gave the others, or somebody else would take it and the gang would run by halves.
 
 What is held is booked by placeholders, so that every plugin counts it. They give way to the pods that they stand for,
 and are gone when these have come, when the pod that they were held for is gone, or when their time is over. Nothing of
-this is written down anywhere: after a restart it is held anew, from the drivers that run.
+this is written down anywhere: after a restart it is held anew, from the drivers that run; gangs of which a part runs
+are then tried before others.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from kubenexus.common.gangs import GangKey, Reservation
 from kubenexus.common.objects import Labels, PodView, Usage
@@ -41,11 +46,16 @@ def placeholders(driver: PodView, reservation: Reservation, count: int) -> tuple
     )
 
 
-@dataclass(slots=True)
-class _Hold:
-    driver: str
+def stand_in_of(uid: str) -> str:
+    """The uid of the placeholder that stands where a pod was to be bound."""
+    return f"{_PREFIX}{uid}"
+
+
+class _Hold(NamedTuple):
+    """What a placeholder is booked for: it goes with the pod `owner`, and at the latest at a time."""
+
+    owner: str
     until: float
-    uids: list[str]
 
 
 class Holds:
@@ -53,42 +63,46 @@ class Holds:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._holds: dict[GangKey, _Hold] = {}
+        self._holds: dict[GangKey, dict[str, _Hold]] = {}
 
     def of(self, gang: GangKey) -> tuple[str, ...]:
         """The placeholders that stand for members of this gang."""
-        hold = self._holds.get(gang)
-        return () if hold is None else tuple(hold.uids)
+        return tuple(self._holds.get(gang, ()))
 
-    def keep(self, gang: GangKey, driver: str, uids: tuple[str, ...], now: float) -> None:
-        """These placeholders are booked for the gang from now on."""
-        if uids:
-            self._holds[gang] = _Hold(driver, now + LONGEST, list(uids))
+    def keep(self, gang: GangKey, owner: str, uids: Iterable[str], now: float) -> None:
+        """These placeholders are booked for the gang from now on, for as long as the pod `owner` is there."""
+        for uid in uids:
+            self._holds.setdefault(gang, {})[uid] = _Hold(owner, now + LONGEST)
 
-    def settle(self, gang: GangKey, members: int) -> bool:
-        """So many members of the gang have got their places: as many placeholders go. Whether room became free."""
-        hold = self._holds.get(gang)
-        if hold is None:
-            return False
-        going, hold.uids = hold.uids[:members], hold.uids[members:]
-        freed = [uid for uid in going if self._state.home(uid) is not None]
-        for uid in freed:
-            self._state.remove(uid)
-        if not hold.uids:
-            del self._holds[gang]
-        return bool(freed)
+    def keep_place(self, gang: GangKey, pod: PodView, node: str, now: float) -> None:
+        """A member was to be bound there, which failed: what it was given stays its own until it is placed again."""
+        uid = stand_in_of(pod.uid)
+        self._state.place(pod._replace(uid=uid), node)
+        self.keep(gang, pod.uid, [uid], now)
 
-    def release(self, driver: str) -> bool:
+    def drop(self, gang: GangKey, uids: Iterable[str]) -> bool:
+        """These placeholders are not needed any more. Whether room became free."""
+        holds = self._holds.get(gang, {})
+        freed = False
+        for uid in uids:
+            if holds.pop(uid, None) is not None and self._state.home(uid) is not None:
+                self._state.remove(uid)
+                freed = True
+        if not holds:
+            self._holds.pop(gang, None)
+        return freed
+
+    def release(self, owner: str) -> bool:
         """The pod that room was held for is gone. Whether room became free."""
-        return self._drop([gang for gang, hold in self._holds.items() if hold.driver == driver])
+        return self._drop_where(lambda hold: hold.owner == owner)
 
     def expire(self, now: float) -> bool:
         """Give up what was held too long. Whether room became free."""
-        return self._drop([gang for gang, hold in self._holds.items() if hold.until <= now])
+        return self._drop_where(lambda hold: hold.until <= now)
 
     def due(self) -> float | None:
-        return min((hold.until for hold in self._holds.values()), default=None)
+        return min((hold.until for holds in self._holds.values() for hold in holds.values()), default=None)
 
-    def _drop(self, gangs: list[GangKey]) -> bool:
-        freed = [self.settle(gang, len(self._holds[gang].uids)) for gang in gangs]
-        return any(freed)
+    def _drop_where(self, over: Callable[[_Hold], bool]) -> bool:
+        found = {gang: [uid for uid, hold in holds.items() if over(hold)] for gang, holds in self._holds.items()}
+        return any([self.drop(gang, uids) for gang, uids in found.items() if uids])

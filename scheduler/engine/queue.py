@@ -23,7 +23,7 @@ FIRST_BACKOFF, LONGEST_BACKOFF = 1.0, 10.0
 # In case a cause was overlooked a pod is tried again after it was parked this long; we look this often.
 LONGEST_PARKED, SWEEP_EVERY = 300.0, 30.0
 
-_Order = tuple[int, float, float, str]
+_Order = tuple[int, bool, float, float, str]
 
 
 class Unit(NamedTuple):
@@ -59,6 +59,8 @@ class _Entry:
     refusals: int = 0
     errors: int = 0
     until: float = -inf
+    first: bool = False
+    """before others of its priority"""
     refused_by: frozenset[str] = frozenset()
     taken_at: int = 0
     """how many events there had been when it was taken"""
@@ -70,7 +72,7 @@ class _Entry:
         """A gang counts by its highest priority and its oldest pod."""
         pods = self.pods.values()
         created, key = min((pod.created, pod.key) for pod in pods)
-        return (-max(pod.spec.priority for pod in pods), self.since, created, key)
+        return (-max(pod.spec.priority for pod in pods), not self.first, self.since, created, key)
 
     @property
     def gated(self) -> bool:
@@ -111,8 +113,8 @@ class Queue:
             counts[entry.where] += len(entry.pods)
         return counts
 
-    def add(self, pod: PodView, now: float, unit: str = "") -> None:
-        """A pod came or changed, in a unit of its own unless one is named.
+    def add(self, pod: PodView, now: float, unit: str = "", *, first: bool = False) -> None:
+        """A pod came or changed, in a unit of its own unless one is named; `first`: before others of its priority.
 
         One that has a node, has finished or is being deleted leaves. In a unit of several no pod has gates.
         """
@@ -125,10 +127,10 @@ class Queue:
         entry = self._entries.get(name)
         if entry is None:
             self._units[pod.uid] = name
-            entry = self._entries[name] = _Entry(name, now, {pod.uid: pod})
+            entry = self._entries[name] = _Entry(name, now, {pod.uid: pod}, first=first)
             self._enter(entry, now)
         else:
-            self._join(entry, pod, now)
+            self._join(entry, pod, now, first)
 
     def remove(self, uid: str) -> None:
         """The pod has its place, or is gone. A unit without pods is no more."""
@@ -142,7 +144,7 @@ class Queue:
             self._leave(entry)
 
     def pop(self, now: float) -> Unit | None:
-        """Take the next unit: the one of the highest priority, and of these the one that waits longest."""
+        """Take the next unit: of the highest priority, of these one that is `first`, of these the longest waiting."""
         self._advance(now)
         while self._ready:
             _, ticket, name = heappop(self._ready)
@@ -205,11 +207,12 @@ class Queue:
         times = [self._backoff[0][0]] if self._backoff else []
         return min([*times, self._next_sweep] if self._parked else times, default=None)
 
-    def _join(self, entry: _Entry, pod: PodView, now: float) -> None:
-        before = entry.pods.get(pod.uid)
+    def _join(self, entry: _Entry, pod: PodView, now: float, first: bool) -> None:
+        before, sooner = entry.pods.get(pod.uid), first and not entry.first
+        entry.first = first
         entry.pods[pod.uid], self._units[pod.uid] = pod, entry.name
         self._update(entry, now, changed=before is None or _differ(before, pod))
-        if entry.where is Where.READY and -pod.spec.priority < entry.rank:
+        if entry.where is Where.READY and (sooner or -pod.spec.priority < entry.rank):
             self._enter(entry, now)
 
     def _update(self, entry: _Entry, now: float, *, changed: bool) -> None:

@@ -347,11 +347,9 @@ class State:
 
     def booking(self, pod: PodView) -> Amounts:
         """What a pod takes of the node that it is on, and keeps others from."""
-        taken = self.footprint(pod.usage)
-        if pod.uid in self._closed:
-            taken = taken.copy()
-            for row, amount in self._closed[pod.uid].items():
-                taken[row] += amount
+        taken = self.footprint(pod.usage).copy()
+        for row, amount in self._closed.get(pod.uid, {}).items():
+            taken[row] += amount
         return taken
 
     def keepers(self, node: int) -> list[PodView]:

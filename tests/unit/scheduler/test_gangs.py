@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from kubenexus.common import vocabulary as v
-from kubenexus.common.kube.mirror import Added, Synced
-from kubenexus.scheduler.actions import ERROR, OWNERS, Bind, Report, Unbound
+from kubenexus.common.kube.mirror import Added, Synced, Updated
+from kubenexus.scheduler.actions import ERROR, OWNERS, POD, Bind, Report, Unbound
 from kubenexus.scheduler.muster import PATIENCE
 from tests.builders import Builder, NodeBuilder, PodBuilder, job, node, pod
 from tests.office import Office, bound, told
@@ -338,6 +338,60 @@ def test_half_placed_gang_says_so_while_it_waits_for_room() -> None:
     office.desk.take()
     [report] = office.decide(after=1)
     assert "needs 2 members at once: 2 exist, 1 of them placed, room for 1: 0/1 nodes" in report.message
+
+
+def half_bound(office: Office) -> Bind:
+    """A gang of two on all there is; one member is bound, and the bind of the other, which is returned, failed."""
+    come(office, gang("g", 2, gpu=4))
+    first, second = office.decide()
+    office.see(pod("thief").gpu(4))
+    assert "Insufficient nvidia.com/gpu" in told(office.decide())["thief"]
+    office.now += 60  # the thief has nothing to wait for but room
+    office.bind([first])
+    office.desk.finish(Unbound(second, "the server contradicts itself"), office.now)
+    assert isinstance(second, Bind)
+    return second
+
+
+def test_nobody_takes_the_place_of_a_member_whose_bind_failed() -> None:
+    office = Office(*gpus(4, "a", "b"))
+    lost = half_bound(office)
+    assert bound(office.decide()) == {}
+    assert bound(office.decide(after=1)) == {lost.pod.name: lost.node}
+    office.desk.state.validate()
+
+
+@pytest.mark.parametrize("end", ["member gone", "elsewhere"])
+def test_place_that_was_kept_for_a_member_is_given_back(end: str) -> None:
+    office = Office(*gpus(4, "a", "b", "c"))
+    office.see(pod("tenant").gpu(4).node("c"))
+    lost = half_bound(office)
+    if end == "member gone":
+        office.gone(lost.pod)
+    else:  # somebody else bound it
+        office.hear(POD, Updated(lost.pod.uid, lost.pod, lost.pod._replace(node="c", phase="Running")))
+    assert bound(office.decide(after=10)) == {"thief": lost.node}
+    office.desk.state.validate()
+
+
+def test_gang_none_of_whose_members_could_be_bound_holds_nothing() -> None:
+    office = Office(*gpus(4, "a", "b"))
+    come(office, gang("g", 2, gpu=4))
+    for bind in office.decide():
+        office.desk.finish(Unbound(bind, "the server contradicts itself"), office.now)
+    assert office.nodes_in_use() == {}
+    office.see(pod("other").gpu(4))
+    assert set(bound(office.decide())) == {"other"}
+
+
+def test_gang_that_runs_by_halves_after_a_restart_comes_before_others() -> None:
+    office = Office(*gpus(4, "a", "b"))
+    office.desk.expect(["Pod"])
+    office.see(pod("a-thief").gpu(4))
+    come(office, [*gang("a-gang", 1, gpu=4), *gang("g", 2, gpu=4)[1:]])
+    office.see(gang("g", 2, gpu=4)[0].node("a"))
+    office.hear("Pod", Synced())
+    assert bound(office.decide()) == {"g-1": "b"}
 
 
 # G13: room for pods that do not exist yet
