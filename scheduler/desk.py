@@ -121,7 +121,7 @@ class Desk:
         if isinstance(change, Synced):
             self._awaited.discard(kind)
             if self.synced:
-                self._hold_again(now)
+                self._begin(now)
         elif kind == POD:
             self._hear_pod(change, now)
         elif kind == OWNERS:
@@ -204,8 +204,10 @@ class Desk:
         if self.queue.where(pod.uid) is not None:
             self.queue.add(pod, now)
 
-    def _hold_again(self, now: float) -> None:
-        """After a start: hold room for what pods that run already will still make."""
+    def _begin(self, now: float) -> None:
+        """Everything is listed: read the machines now, not at the first decision; hold room for what pods will make."""
+        for node in self.state.live():
+            self.state.devices.known(node)
         for pod, _ in list(self.state.pods()):
             cycle = self._cycles.get(pod.spec.scheduler_name)
             if cycle is not None:

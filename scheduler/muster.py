@@ -170,7 +170,7 @@ class Muster:
                 self._put(group, member, mode, now)
         self._modes[group.key] = mode
         self._expect(group, mode, now)
-        if not mode.begun:  # a gang that waits as a whole holds nothing
+        if not mode.begun and self.holds.of(group.key):  # a gang that waits as a whole keeps no places
             self.holds.drop(group.key, [stand_in_of(uid) for uid in group.members])
 
     def _put(self, group: Group, member: Member, mode: _Mode, now: float) -> None:

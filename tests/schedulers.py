@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +149,22 @@ class Running:
         for line in self.scheduler._hands._courier._lines:
             line.send = _cut  # type: ignore[method-assign]
         self.stop()
+
+    def die_after(self, binds: int) -> None:
+        """As if the process died once so many binds have left it; `kill` buries it."""
+        left = iter(range(binds))
+
+        def mortal(send: Callable[..., None]) -> Callable[..., None]:
+            def send_if_alive(headers: dict[str, str]) -> None:
+                if next(left, None) is None:
+                    self.client._send = _dead  # type: ignore[method-assign]
+                    _cut()
+                send(headers)
+
+            return send_if_alive
+
+        for line in self.scheduler._hands._courier._lines:
+            line.send = mortal(line.send)  # type: ignore[method-assign]
 
     def validate(self) -> None:
         """The engine's columns are what its views say. Only once it has stopped."""

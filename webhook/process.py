@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Protocol
 
 from kubenexus.common import metrics
@@ -43,6 +44,8 @@ class Webhook:
     def start(self) -> None:
         for part in self._parts:
             part.start()
+        gc.collect()
+        gc.freeze()
 
     def stop(self) -> None:
         for part in reversed(self._parts):

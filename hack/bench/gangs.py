@@ -120,9 +120,11 @@ def cases(size: int) -> Iterator[tuple[str, float, float]]:
     seconds, answer = timed(lambda: gangs.decide(call("big", many, 8, 64)))
     assert isinstance(answer, Placed)
     yield f"a gang of {many} × 8 GPUs", seconds, 0.5
-    seconds, answer = timed(lambda: gangs.decide(call("huge", size, 8, 64)))
+    while isinstance(gangs.decide(call(f"more-{len(list(state.pods()))}", many, 8, 64)), Placed):
+        pass
+    seconds, answer = timed(lambda: gangs.decide(call("late", many, 8, 64)))
     assert isinstance(answer, Refused)
-    yield f"refusing a gang of {size:,} × 8 GPUs, for which {answer.room:,} have room", seconds, 0.1
+    yield f"refusing another one, for which {answer.room:,} have room", seconds, 0.1
     seconds, answer = timed(lambda: gangs.decide(call("twin", many, 16, 64)))
     assert isinstance(answer, Refused)
     yield f"refusing a gang of {many} × 16 GPUs", seconds, 0.1

@@ -105,4 +105,5 @@ class Holds:
 
     def _drop_where(self, over: Callable[[_Hold], bool]) -> bool:
         found = {gang: [uid for uid, hold in holds.items() if over(hold)] for gang, holds in self._holds.items()}
-        return any([self.drop(gang, uids) for gang, uids in found.items() if uids])
+        freed = [self.drop(gang, uids) for gang, uids in found.items() if uids]
+        return any(freed)

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from kubenexus.common.kube.mirror import Updated
 from kubenexus.common.objects import PodView
 from kubenexus.scheduler.actions import POD, Bind, Bound, Unbound
+from kubenexus.scheduler.engine.holds import is_placeholder
 from kubenexus.scheduler.engine.queue import Where
 from tests.builders import node, pod
 from tests.office import Office
@@ -68,7 +69,7 @@ class Traffic(RuleBasedStateMachine):
             self.office.hear(POD, Updated(new.uid, old, new))
 
     def placed(self) -> dict[str, int]:
-        names = [view.name for view, _ in self.office.desk.state.pods()]
+        names = [view.name for view, _ in self.office.desk.state.pods() if not is_placeholder(view)]
         return {gang: sum(name.startswith(gang) for name in names) for gang in SIZES}
 
     @invariant()
