@@ -22,6 +22,8 @@ from kubenexus.scheduler.engine.state import CPU, MEMORY, State
 LONGEST: Final = 600.0
 """seconds that room is held"""
 _PREFIX: Final = "held-room/"
+# Nobody can evict a placeholder; whoever wants its room may evict the pod that it is held for.
+_HIGHEST: Final = 2**31 - 1
 # What a pod is taken to need whose maker does not say.
 _USUAL: Final = {CPU: 1000, MEMORY: 750_000_000}
 
@@ -35,7 +37,8 @@ def placeholders(driver: PodView, reservation: Reservation, count: int) -> tuple
     requests = {**_USUAL, **reservation.requests}
     usage = Usage(requests, requests[CPU], requests[MEMORY])
     needs = replace(driver.spec.needs, usage=usage, exclusive_cpus=0)
-    spec = replace(driver.spec, key=driver.spec.key + repr(sorted(requests.items())).encode(), needs=needs)
+    key = driver.spec.key + repr(sorted(requests.items())).encode()
+    spec = replace(driver.spec, key=key, needs=needs, priority=_HIGHEST)
     bare = driver._replace(
         node="", phase="Pending", labels=Labels(), annotations=Labels(), owner=None, volume_claims=()
     )

@@ -17,7 +17,7 @@ from tests.owners import Known, reference
 Obj = dict[str, Any]
 Capture = pytest.CaptureFixture[str]
 
-# Which cluster they are placed on, how many pods they make, and what is true of where they go.
+# Placed on examples/cluster.yaml, all of their pods; how many these are.
 PLACED = {
     "clique.yaml": 2,
     "hpc-isolated.yaml": 2,
@@ -57,7 +57,7 @@ def test_every_pod_asks_for_the_scheduler_or_leaves_it_to_the_webhook(name: str)
 
 @pytest.mark.parametrize("name", PLACED)
 def test_webhook_has_nothing_to_say_against_it(name: str, capsys: Capture) -> None:
-    assert main(["webhook", "--check", "-o", "json", str(examples.FOLDER / name)]) == 0
+    assert main(["webhook", "-o", "json", "--check", str(examples.FOLDER / name)]) == 0
     assert [one["warnings"] for one in json.loads(capsys.readouterr().out)["pods"] if one["warnings"]] == []
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kubenexus.common import vocabulary as v
 from kubenexus.common.kube.mirror import Added, Synced, Updated
-from kubenexus.scheduler.actions import ERROR, OWNERS, POD, Bind, Report, Unbound
+from kubenexus.scheduler.actions import ERROR, OWNERS, POD, Bind, Eviction, Report, Unbound
 from kubenexus.scheduler.muster import PATIENCE
 from tests.builders import Builder, NodeBuilder, PodBuilder, job, node, pod
 from tests.office import Office, bound, told
@@ -440,6 +440,14 @@ def test_held_room_is_given_back(end: str) -> None:
     if end == "driver gone":
         office.gone(view)
     assert set(bound(office.decide(after=10 if end == "driver gone" else 600))) == {"batch"}
+
+
+def test_nobody_tries_to_evict_what_only_holds_room() -> None:
+    office = cluster(22, 20)
+    office.see(spark("driver", "driver", 10))
+    office.bind(office.decide())
+    office.see(pod("urgent").cpu(4).priority(1000))
+    assert [action for action in office.decide() if isinstance(action, Eviction)] == []
 
 
 def test_room_is_held_again_after_a_restart() -> None:
