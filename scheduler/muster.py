@@ -55,6 +55,13 @@ class _Mode(NamedTuple):
     begun: bool
 
 
+class _Stray(NamedTuple):
+    """A pod that is treated as one by itself as long as its owner is not known."""
+
+    pod: PodView
+    placed: bool
+
+
 @dataclass(slots=True)
 class _Overdue:
     """What is reported once a time has come, unless it is over by then."""
@@ -75,6 +82,8 @@ class Muster:
         """those in gangs, and those whose gang cannot be told"""
         self._held: dict[str, str] = {}
         """pods that cannot be tried, and why"""
+        self._open: dict[str, _Stray] = {}
+        """pods by themselves whose owner may yet say that they are in a gang"""
         self._modes: dict[GangKey, _Mode] = {}
         self._overdue: dict[str | GangKey, _Overdue] = {}
 
@@ -85,11 +94,14 @@ class Muster:
         self._membership.watch(kinds)
         for uid in list(self._held):
             self.waits(self._pods[uid], now)
+        for uid in list(self._open):
+            self._again(uid, now)
 
     def waits(self, pod: PodView, now: float) -> None:
         """A pod of ours came without a node, or changed."""
         answer = self._membership.of(pod)
         self._held.pop(pod.uid, None)
+        self._open.pop(pod.uid, None)
         if isinstance(answer, Gang):
             self._pods[pod.uid] = pod
             self._arrange(self.roster.set(pod, answer, placed=False), now, pod)
@@ -98,6 +110,7 @@ class Muster:
         if isinstance(answer, Single):
             self._overdue.pop(pod.uid, None)
             self._queue.add(pod, now)
+            self._stray(pod, placed=False)
         else:
             self._pods[pod.uid] = pod
             self._hold(pod, answer, now)
@@ -106,9 +119,11 @@ class Muster:
         """A pod has a node, by us or by others. Whether room became free that was held for it elsewhere."""
         answer = self._membership.of(pod)
         self._held.pop(pod.uid, None)
+        self._open.pop(pod.uid, None)
         self._overdue.pop(pod.uid, None)
         if not isinstance(answer, Gang):
             self._leave(pod.uid, now)
+            self._stray(pod, placed=True)
             return False
         self._pods[pod.uid] = pod
         self._arrange(self.roster.set(pod, answer, placed=True), now, pod)
@@ -118,6 +133,7 @@ class Muster:
         """A pod is no more, or has finished. Whether room became free that was held for others of its kind."""
         self._membership.forget(uid)
         self._held.pop(uid, None)
+        self._open.pop(uid, None)
         self._overdue.pop(uid, None)
         self._leave(uid, now)
         return self.holds.release(uid)
@@ -125,15 +141,20 @@ class Muster:
     def owner(self, key: OwnerKey, owner: Obj | None, now: float) -> None:
         """What stands behind pods came, changed or (None) went."""
         for uid in self._membership.owner(key, owner):
-            if uid in self._pods:
-                self._again(self._pods[uid], now)
+            self._again(uid, now)
 
-    def _again(self, pod: PodView, now: float) -> None:
-        group = self.roster.group_of(pod.uid)
-        if group is not None and group.members[pod.uid].placed:
-            self.placed(pod, now)
-        else:
-            self.waits(pod, now)
+    def _again(self, uid: str, now: float) -> None:
+        """Ask anew where a pod belongs; one that is known to be by itself does not change."""
+        group, stray = self.roster.group_of(uid), self._open.get(uid)
+        pod = stray.pod if stray else self._pods.get(uid)
+        if pod is None:
+            return
+        is_placed = stray.placed if stray else group is not None and group.members[uid].placed
+        (self.placed if is_placed else self.waits)(pod, now)
+
+    def _stray(self, pod: PodView, *, placed: bool) -> None:
+        if self._membership.is_open(pod.uid):
+            self._open[pod.uid] = _Stray(pod, placed)
 
     def _leave(self, uid: str, now: float) -> None:
         """The pod is in no gang any more."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import os
 import signal
 import ssl
 import subprocess
@@ -98,7 +99,8 @@ def running(kubeconfig: Path, folder: Path, *flags: str, port: int = 0) -> Itera
     command = [str(Path(sys.executable).with_name("kubenexus")), "webhook", "--kubeconfig", str(kubeconfig)]
     addresses = ["--address", f"127.0.0.1:{port}", "--health", f"127.0.0.1:{health}"]
     log = folder / f"webhook-{port}.log"
-    with log.open("ab") as output, subprocess.Popen([*command, *addresses, *flags], stderr=output) as process:
+    own = {**os.environ, "TMPDIR": str(folder)}  # where a killed one leaves its key
+    with log.open("ab") as output, subprocess.Popen([*command, *addresses, *flags], stderr=output, env=own) as process:
         program = Running(process, port, health, log)
         try:
             program.await_ready()

@@ -44,6 +44,7 @@ class Webhook:
     def start(self) -> None:
         for part in self._parts:
             part.start()
+        # What was imported stays, so that no garbage collection need look at it while a pod waits.
         gc.collect()
         gc.freeze()
 

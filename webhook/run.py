@@ -89,7 +89,7 @@ def _connect(kubeconfig: str | None) -> Client:
     try:
         access = auth.Access(lambda: auth.find(kubeconfig), connections=CONNECTIONS)
     except ApiError as error:
-        raise CommandError(f"{error}.") from error
+        raise CommandError(f"{str(error).rstrip('.')}.") from error
     return Client(access, agent="kubenexus-webhook")
 
 

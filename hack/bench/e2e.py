@@ -3,6 +3,7 @@
 
     .venv/bin/python hack/bench/e2e.py                              # 100 nodes, 500 pods
     .venv/bin/python hack/bench/e2e.py --nodes 1000 --pods 5000 --chart docs/bench-e2e.svg
+    .venv/bin/python hack/bench/e2e.py --gangs                      # gangs of 8 on 1,000 GPU nodes: see e2e_gangs.py
 
 Each contender finds all pods waiting and is measured from its first bind to its last; then pods are created at a steady
 rate and it is measured how long each waits. All share this machine with the API server and with this program, which
@@ -294,12 +295,15 @@ def plane() -> Iterator[tuple[cluster.Cluster, Client]]:
 
 def main() -> int:
     arguments = parser().parse_args()
+    nodes = arguments.nodes or (100 if arguments.gangs is None else 1000)
     options = Options(
-        arguments.nodes, arguments.pods, arguments.rate, arguments.seconds, arguments.timeout, tuple(arguments.flags)
+        nodes, arguments.pods, arguments.rate, arguments.seconds, arguments.timeout, tuple(arguments.flags)
     )
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and end what we started
+    if arguments.gangs is not None:
+        return gangs(options, arguments.gangs)
     if options.pods > 100 * options.nodes:
         parser().error("more than 100 pods for each node do not fit")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and end what we started
     try:
         with plane() as (up, client):
             say(f"Kubernetes {up.version}; creating {options.nodes:,} nodes")
@@ -315,14 +319,31 @@ def main() -> int:
     return 0
 
 
+def gangs(options: Options, count: int) -> int:
+    """Whole gangs instead of single pods."""
+    from hack.bench import e2e_gangs  # which is built on this module
+
+    if options.nodes < e2e_gangs.SIZE or count < 1:
+        parser().error(f"--gangs needs {e2e_gangs.SIZE} nodes and a gang")
+    try:
+        waits = e2e_gangs.measure(options, count)
+    except (binaries.MissingError, cluster.StartError, TimeoutError) as problem:
+        print(problem, file=sys.stderr)
+        return 1
+    e2e_gangs.show(waits, options.nodes)
+    return 0
+
+
 def parser() -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--nodes", type=int, default=100)
+    parser.add_argument("--nodes", type=int, help="default: 100, with --gangs 1,000")
     parser.add_argument("--pods", type=int, default=500)
     parser.add_argument("--rate", type=float, default=50, help="pods a second in the steady part (default: 50)")
     parser.add_argument("--seconds", type=float, default=5, help="how long the steady part is (default: 5)")
     parser.add_argument("--timeout", type=float, default=300, help="seconds to wait for the last pod (default: 300)")
+    about = "gangs of 8 instead, one after the other (default: 100 of them)"
+    parser.add_argument("--gangs", type=int, nargs="?", const=100, metavar="COUNT", help=about)
     parser.add_argument("--chart", type=Path, metavar="FILE", help="write the results as SVG, too")
     parser.add_argument("--flags", nargs=argparse.REMAINDER, default=[], help="for kubenexus scheduler; come last")
     return parser

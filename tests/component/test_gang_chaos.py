@@ -1,4 +1,4 @@
-"""Trouble while gangs are scheduled: in the end each is bound as a whole or waits as a whole, and no GPU is given twice."""
+"""Trouble while gangs are scheduled: in the end each is bound or waits as a whole, and no GPU is given twice."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ from tests.schedulers import Cluster, connected, scheduling
 from tests.stub_server import until
 
 SIGS = "pod-group.scheduling.sigs.k8s.io/"
+JOB_SET = "jobset.x-k8s.io/v1alpha2"
 ALL_GPUS = ",".join(map(str, range(8)))
 
 
@@ -145,6 +146,11 @@ SCENARIOS: list[Any] = [
         [plain("n", 8)],
         [Step([*gang("half", 2, last=1), pod("alone").cpu(1), *gang("one", 1)], then={"alone": {"n"}, "one-0": {"n"}})],
         id="G5 who needs nobody waits for nobody",
+    ),
+    pytest.param(
+        [plain("n", 8)],
+        [Step([pod("a").cpu(1).owner("JobSet", "train", api_version=JOB_SET)], then={"a": {"n"}})],
+        id="G5 nor does a pod whose owner the cluster does not serve",
     ),
     pytest.param(
         [dgx("n")],

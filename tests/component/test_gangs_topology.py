@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kubenexus.common import vocabulary as v
+from kubenexus.common import wire
 from kubenexus.common.sandbox import Sandbox
 from kubenexus.common.topology import Gpu, NodeTopology, NumaNode, link_row
 from tests.builders import PodBuilder, pod
@@ -49,9 +50,10 @@ def wants(
     return built.gpu(gpu) if gpu else built
 
 
-def sits(built: PodBuilder, numa: str, gpus: str) -> PodBuilder:
+def sits(built: PodBuilder, on: Machine, numa: str, gpus: str) -> PodBuilder:
     """The pod is on the node already, as a scheduler before ours placed it."""
-    return built.annotation(v.NUMA_ASSIGNED, numa).annotation(v.GPU_ASSIGNED, gpus).node("n")
+    built.annotation(v.TOPOLOGY_HASH, wire.topology_hash(on.topology))
+    return built.annotation(v.NUMA_ASSIGNED, numa).annotation(v.GPU_ASSIGNED, gpus).node(on.name)
 
 
 def one(built: PodBuilder, expected: Any) -> list[Step]:
@@ -73,7 +75,7 @@ TWELVE_EACH = [
     Step([wants("r0", "single-numa", cpu=12)], then={"r0": Seat("n", "0")}),
     Step([wants("r1", "single-numa", cpu=12)], then={"r1": Seat("n", "1")}),
 ]
-BUSY = [sits(wants("r0", gpu=1), "0", "0"), sits(wants("r1", gpu=1), "1", "2")]
+BUSY = [sits(wants(f"r{i}", gpu=1), machine(gpus=PAIRS), str(i), str(2 * i)) for i in range(2)]
 
 SCENARIOS: list[Any] = [
     pytest.param(
@@ -168,12 +170,25 @@ SCENARIOS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("says", [ANNOTATION, LABELS, SLICES])
 @pytest.mark.parametrize(("machines", "steps"), SCENARIOS)
-def test_scenario(cluster: Cluster, tmp_path: Path, machines: list[Machine], steps: list[Step], says: str) -> None:
-    published = [replace(one, says=says) for one in machines]
-    for each in published:
+def test_scenario(cluster: Cluster, tmp_path: Path, machines: list[Machine], steps: list[Step]) -> None:
+    run(cluster, tmp_path, [replace(each, says=SLICES) for each in machines], steps)
+
+
+def run(cluster: Cluster, folder: Path, machines: list[Machine], steps: list[Step]) -> None:
+    for each in machines:
         each.join(cluster)
-    with scheduling(tmp_path / "kubeconfig"):
+    with scheduling(folder / "kubeconfig"):
         play(cluster, steps)
-    check(cluster, published)
+    check(cluster, machines)
+
+
+FOR_ALL_FORMS = [case for case in SCENARIOS if case.id.startswith(("N2", "N4 one", "V1 160Gi"))]
+
+
+@pytest.mark.parametrize("says", [ANNOTATION, LABELS])
+@pytest.mark.parametrize(("machines", "steps"), FOR_ALL_FORMS)
+def test_other_forms_say_the_same(
+    cluster: Cluster, tmp_path: Path, machines: list[Machine], steps: list[Step], says: str
+) -> None:
+    run(cluster, tmp_path, [replace(each, says=says) for each in machines], steps)

@@ -252,13 +252,9 @@ def test_refuses_to_start(
     assert sentence in capsys.readouterr().err
 
 
-def test_folder_of_its_own_goes_with_it(
-    sandbox_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "tmp"
-    folder.mkdir()
-    monkeypatch.setenv("TMPDIR", str(folder))
+def test_folder_of_its_own_goes_with_it(sandbox_server: Server, tmp_path: Path) -> None:
+    pattern = "kubenexus-webhook-*/tls.crt"
     with webhooks.running(sandbox_server.kubeconfig, tmp_path, *webhooks.flags_for("default", "none")) as running:
-        assert len(list(folder.glob("kubenexus-webhook-*/tls.crt"))) == 1
+        assert len(list(tmp_path.glob(pattern))) == 1
         assert running.is_ready()
-    assert list(folder.iterdir()) == []
+    assert list(tmp_path.glob("kubenexus-webhook-*")) == []

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import argparse
 import ast
+import inspect
 import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
 
+from hack.reference_pages import PLUGIN_ARGS
 from kubenexus.common import vocabulary as v
 from kubenexus.common.cli import COMMANDS
 from kubenexus.common.metrics import DECLARED
+from kubenexus.scheduler.plugins.arguments import NoArgs
+from kubenexus.scheduler.plugins.registry import PLUGINS
 from tests.docs import pages
 from tests.docs.pages import ROOT
 
@@ -65,7 +69,7 @@ KEYS = [re.sub(r"\*", "0", name.key) for name in v.NAMES]
 
 
 def is_known(word: str) -> bool:
-    """Whether a name with our domain is in the vocabulary; in `word` a `*` or `<i>` stands for a part, `{a,b}` for two."""
+    """Whether a name is in the vocabulary; `*`, `<i>` and numbers stand for a part of it, `{a,b}` for two names."""
     if options := re.search(r"{([^}]+)}", word):
         return all(is_known(word.replace(options[0], one)) for one in options[1].split(","))
     pattern = re.sub(r"\\\*|<\w>|\d", "[^/]*", re.escape(word))
@@ -106,6 +110,12 @@ def test_options_in_prose_exist(page: Path) -> None:
     assert [word for word in unknown if word not in scripts] == []
 
 
+def test_arguments_of_plugins_on_the_page_are_those_that_they_read() -> None:
+    read = {name: re.findall(r"read_args\((\w+),", inspect.getsource(factory)) for name, factory in PLUGINS.items()}
+    told = {name: [PLUGIN_ARGS.get(name, NoArgs).__name__] for name in PLUGINS}
+    assert read == told
+
+
 # --- Status
 
 ONLY_CHECKS = {"vocabulary.py", "values.py", "contradictions.py", "shape.py"}
@@ -119,7 +129,7 @@ def test_names_that_do_nothing_yet_are_those_that_nothing_reads() -> None:
     sources = (path for folder in ("agent", "webhook", "scheduler", "common") for path in (ROOT / folder).rglob("*.py"))
     used = {name for path in sources if path.name not in ONLY_CHECKS for name in _names_in(path)}
     by_users = {one.key for one in v.NAMES if one.place in (v.Place.POD, v.Place.CLUSTER)}
-    constants = {name: key for name in dir(v) if (key := getattr(v, name)) in by_users}
+    constants = {name: key for name in dir(v) if isinstance(key := getattr(v, name), str) and key in by_users}
     assert listed == {key for name, key in constants.items() if name not in used}
 
 

@@ -39,7 +39,7 @@ from tests.chart.plane import RUNTIME_CLASSES, everything, own_plane
 from tests.contract.objects import pod, unique
 from tests.stub_server import until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 Obj = dict[str, Any]
 
@@ -225,13 +225,19 @@ def helm_test(site: Site) -> None:
 
 
 def upgrade(site: Site) -> None:
-    """Only what was changed changes: certificates, trust and the scheduler's Lease stay."""
+    """There and back, only what was changed changes: certificates, trust and the scheduler's Lease stay."""
     kept = what_runs_writes(site)
     site.helm_do("upgrade", CHART, "--reuse-values", "--set", "scheduler.bindThreads=4")
-    changed = site.client.get(DEPLOYMENTS, f"{site.release}-scheduler", site.space)
-    assert "--bind-threads=4" in changed["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert "--bind-threads=4" in scheduler_words(site)
+    site.helm_do("rollback")
+    assert "--bind-threads=8" in scheduler_words(site)
     assert what_runs_writes(site) == kept
     assert v.GPU_COUNT in site.node_metadata()[site.gpu.node]["labels"]
+
+
+def scheduler_words(site: Site) -> list[str]:
+    found = site.client.get(DEPLOYMENTS, f"{site.release}-scheduler", site.space)
+    return [*found["spec"]["template"]["spec"]["containers"][0]["args"]]
 
 
 def what_runs_writes(site: Site) -> list[Any]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kubenexus.common.kube.resources import CUSTOM_RESOURCES, JOBS, NODES, PODS, Resource
+from kubenexus.common.vocabulary import GANG_TIMEOUT
 from tests.contract.objects import unique
 from tests.owners import reference
 from tests.schedulers import POOL, Cluster, Obj, Running, pod_spec, profiles, scheduling
@@ -29,11 +30,12 @@ A_NODE_EACH = "8"
 def job(cluster: Cluster, name: str, count: int, cpu: str, *, by: Obj | None = None, indexed: bool = True) -> Obj:
     """A Job of so many pods at once."""
     selected = {"nodeSelector": {POOL: cluster.namespace}, "schedulerName": cluster.scheduler_name}
-    template = {"metadata": {"labels": {"app": name}}, "spec": pod_spec(cpu, restartPolicy="Never", **selected)}
+    meta = {"labels": {"app": name}, "annotations": {GANG_TIMEOUT: "1s"}}
+    template = {"metadata": meta, "spec": pod_spec(cpu, restartPolicy="Never", **selected)}
     how = {"completionMode": "Indexed"} if indexed else {}
-    meta = {"name": name, "namespace": cluster.namespace, "ownerReferences": [reference(by)] if by else []}
+    own = {"name": name, "namespace": cluster.namespace, "ownerReferences": [reference(by)] if by else []}
     spec = {"parallelism": count, "completions": count, "backoffLimit": 100, "template": template, **how}
-    return cluster.client.create(JOBS, {"metadata": meta, "spec": spec})
+    return cluster.client.create(JOBS, {"metadata": own, "spec": spec})
 
 
 def members(cluster: Cluster, name: str) -> list[Obj]:

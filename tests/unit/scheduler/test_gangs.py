@@ -270,6 +270,36 @@ def test_gang_follows_from_an_indexed_job_once_that_is_known() -> None:
     assert set(bound(office.decide())) == {"w0", "w1"}
 
 
+@pytest.mark.parametrize("late", ["kinds", "owner"])
+def test_gang_that_runs_by_halves_is_known_after_a_restart_whatever_is_listed_first(late: str) -> None:
+    office, train = Office(*gpus(0, "n", "m")), indexed("train", 3)
+    office.desk.expect(["Pod", OWNERS])
+    kinds = Added(OWNERS, frozenset({("batch", "Job")}))
+    if late == "owner":
+        office.hear(OWNERS, kinds)
+    come(office, [worker("w0", train).node("n"), worker("w1", train)])
+    if late == "kinds":
+        office.hear(OWNERS, kinds)
+    office.owner(train)
+    office.hear(POD, Synced())
+    office.hear(OWNERS, Synced())
+    assert bound(office.decide()) == {}
+    come(office, [worker("w2", train)])
+    assert set(bound(office.decide())) == {"w1", "w2"}
+
+
+def test_pod_that_was_placed_before_its_owner_was_known_is_not_placed_again() -> None:
+    office, train = Office(*gpus(0, "n")), indexed("train", 2)
+    come(office, [worker("w0", train)])
+    [bind] = office.decide()
+    office.hear(OWNERS, Added(OWNERS, frozenset({("batch", "Job")})))
+    office.owner(train)
+    assert office.decide() == []
+    office.bind([bind])
+    come(office, [worker("w1", train)])
+    assert bound(office.decide()) == {"w1": "n"}
+
+
 def test_owner_that_nobody_watches_is_not_waited_for() -> None:
     office = Office(*gpus(0, "n"))
     come(office, [worker("w0", indexed("train", 2))])

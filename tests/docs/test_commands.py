@@ -1,0 +1,145 @@
+"""Every command that a page shows in a block is run, as a reader would.
+
+Blocks say by the words after the fence how they are run: `sh` anywhere, `sh pending` where the answer is that pods stay
+pending, `sh cluster` on a cluster with the nodes of examples/cluster.yaml, webhook and scheduler. What cannot be run
+here is named in BY_HAND, and counted.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hack.control_plane import binaries
+from kubenexus.common.cli import NEGATIVE, OK
+from kubenexus.common.kube.client import Client
+from kubenexus.common.kube.resources import LEASES, NODES, PODS
+from kubenexus.common.sandbox import Sandbox
+from kubenexus.common.sandbox.demo_webhook import webhook
+from kubenexus.common.vocabulary import GANG_MIN_AVAILABLE, SCHEDULER_NAME, SYSTEM_NAMESPACE
+from tests.docs import examples, pages
+from tests.docs.pages import ROOT, Block
+from tests.schedulers import scheduling
+from tests.stub_server import until
+
+BLOCKS = [block for page in pages.guide() for block in pages.blocks(page) if block.info[:1] == ("sh",)]
+BY_HAND = Counter({"make": 2, ".venv/bin/kubenexus demo --keep": 1})
+"""what builds, tests and stays: README only"""
+
+
+def is_by_hand(command: str) -> bool:
+    return command in BY_HAND or command.split()[0] in BY_HAND
+
+
+def cases(*info: str) -> list[object]:
+    """The blocks of a kind, each with the page and its first command as id."""
+    chosen = [block for block in BLOCKS if block.info == ("sh", *info) and not all(map(is_by_hand, block.commands))]
+    return [pytest.param(block, id=f"{pages.title(block.page)}: {block.commands[0][:60]}") for block in chosen]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that looks like the top of the tree, into which commands may write."""
+    home = tmp_path_factory.mktemp("reader")
+    for name in ("examples", "docs", "charts"):
+        (home / name).symlink_to(ROOT / name)
+    return home
+
+
+def run(command: str, home: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """As typed, with our own programs found first."""
+    tools = [str(Path(sys.executable).parent), str(home)]
+    env = {**os.environ, "HOME": str(home), "PATH": ":".join([*tools, os.environ["PATH"]]), **variables}
+    words = command.replace(".venv/bin/", "")
+    return subprocess.run(
+        ["bash", "-c", words], cwd=home, env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_what_is_not_run_is_named_here() -> None:
+    left = Counter(
+        command if command in BY_HAND else command.split()[0]
+        for block in BLOCKS
+        for command in block.commands
+        if is_by_hand(command)
+    )
+    assert left == BY_HAND
+
+
+def test_every_kind_of_block_is_known() -> None:
+    assert {block.info for block in BLOCKS} <= {("sh",), ("sh", "pending"), ("sh", "cluster")}
+
+
+@pytest.mark.parametrize("block", [*cases(), *cases("pending")])
+def test_command_runs_without_a_cluster(block: Block, folder: Path) -> None:
+    for command in block.commands:
+        if not is_by_hand(command):
+            done = run(command, folder)
+            expected = NEGATIVE if "pending" in block.info and command.startswith("kubenexus") else OK
+            assert done.returncode == expected, f"{command}: {done.stdout}{done.stderr}"
+
+
+def shown() -> list[object]:
+    """Commands with the table that a page shows beneath them."""
+    found: list[object] = []
+    for page in pages.guide():
+        for block, after in pairwise(pages.blocks(page)):
+            if block.info == ("sh",) and after.text.startswith("POD "):
+                found.append(
+                    pytest.param(block.commands[-1], after.text, id=f"{pages.title(page)}: {block.commands[-1]}")
+                )
+    return found
+
+
+@pytest.mark.parametrize(("command", "table"), shown())
+def test_what_a_page_shows_is_what_is_printed(command: str, table: str, folder: Path) -> None:
+    assert run(command, folder).stdout.startswith(table)
+
+
+# --- On a cluster
+
+
+@pytest.fixture(scope="module")
+def cluster(folder: Path) -> Iterator[Path]:
+    """A sandbox with the nodes of the examples, the webhook, and a scheduler that leads; its kubeconfig."""
+    kubectl = binaries.find("kubectl")
+    if kubectl is None:
+        pytest.skip("no kubectl: run `hack/control-plane build` once")
+    (folder / "kubectl").symlink_to(kubectl)
+    kubeconfig = folder / "kubeconfig"
+    with Sandbox(controllers=True) as box:
+        box.write_kubeconfig(kubeconfig)
+        with Client.connect(str(kubeconfig)) as client:
+            for node in examples.read(examples.CLUSTER):
+                client.create(NODES, node)
+            with webhook(box, client, kubeconfig, "default"), scheduling(kubeconfig, elect=True):
+                until(lambda: [one for one in client.list(LEASES, SYSTEM_NAMESPACE).items if leader(one)], 60)
+                yield kubeconfig
+
+
+def leader(lease: dict[str, Any]) -> str:
+    return str(lease["spec"].get("holderIdentity") or "")
+
+
+@pytest.mark.parametrize("block", cases("cluster"))
+def test_command_runs_on_a_cluster(block: Block, folder: Path, cluster: Path) -> None:
+    for command in block.commands:
+        done = run(command, folder, KUBECONFIG=str(cluster))
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+
+
+def test_quick_start_ends_with_a_gang_that_has_run(folder: Path, cluster: Path) -> None:
+    assert run("kubectl apply -f examples/quickstart.yaml", folder, KUBECONFIG=str(cluster)).returncode == 0
+    with Client.connect(str(cluster)) as client:
+        until(lambda: [pod["status"]["phase"] for pod in client.list(PODS, "default").items] == ["Succeeded"] * 4, 60)
+        pods = client.list(PODS, "default").items
+    assert {pod["spec"]["schedulerName"] for pod in pods} == {SCHEDULER_NAME}
+    assert {pod["metadata"]["labels"][GANG_MIN_AVAILABLE] for pod in pods} == {"4"}
