@@ -61,6 +61,10 @@ class Crowd:
             gangs.setdefault(obj["metadata"]["labels"][v.GANG_NAME], []).append(_fate(obj))
         return {name: sorted(fates) for name, fates in gangs.items() if set(fates) not in ({"bound"}, {"told"})}
 
+    def await_bound(self, count: int) -> None:
+        """Wait for so many binds, or until there is nothing more to bind."""
+        until(lambda: self.bound() >= count or not self.torn(), PATIENCE)
+
     def bound(self) -> int:
         return sum(_fate(obj) == "bound" for obj in self.box.registry.list(PODS, "default"))
 
@@ -98,9 +102,9 @@ def crowd(folder: Path, seed: int) -> Iterator[Crowd]:
 @pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)
 def test_one_kind_of_trouble(trouble: Callable[[Sandbox, Random], None], tmp_path: Path) -> None:
     with crowd(tmp_path, 7) as made, scheduling(tmp_path / "kubeconfig"):
-        for _ in range(5):
+        for _ in range(3):
             trouble(made.box, made.random)
-            made.arrive(3)
+            made.arrive(4)
             made.settle()
         made.check()
 
@@ -121,10 +125,11 @@ def test_scheduler_is_killed_in_mid_gang_and_started_again(seed: int, tmp_path: 
     with crowd(tmp_path, seed) as made:
         for life in range(4):
             running = Running(tmp_path / "kubeconfig", SchedulerConfiguration(), f"life-{life}")
+            running.die_after(binds := made.random.randint(1, 6))
             before = made.bound()
             lose_binds(made.box, made.random)
             made.arrive(3)
-            until(lambda before=before: made.bound() > before, PATIENCE)  # type: ignore[misc]
+            made.await_bound(before + binds)
             running.kill()
         with scheduling(tmp_path / "kubeconfig"):
             made.check()

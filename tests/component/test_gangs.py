@@ -200,9 +200,17 @@ SCENARIOS: list[Any] = [
                 gang("g", 4, gpu=2, clique="true"),
                 then=members("g", 4, {"n01", "n02", "n03", "n04"}),
                 also=in_one_of({"n01", "n02"}, {"n03", "n04"}),
-            )
+            ),
         ],
         id="X2 a gang lands in one clique",
+    ),
+    pytest.param(
+        CLIQUES,
+        [
+            Step([pod("x").gpu(4).node("n01")]),
+            Step(gang("g", 4, gpu=4, clique="true"), then=members("g", 4, {"n03", "n04"})),
+        ],
+        id="X2 a gang lands in the only clique with room for all of it, though others fit some better",
     ),
     pytest.param(
         CLIQUES,

@@ -43,6 +43,11 @@ def test_every_example_is_checked() -> None:
     assert set(examples.names()) == {*PLACED, *examples.foreign(), *OTHERS}
 
 
+def test_every_example_is_in_the_guide() -> None:
+    guide = (examples.ROOT / "docs" / "guide" / "README.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"examples/([a-z-]+\.yaml)", guide)) == set(examples.names())
+
+
 @pytest.mark.parametrize("name", PLACED)
 def test_example_is_placed(name: str, capsys: Capture) -> None:
     assert len(simulate(capsys, name)) == PLACED[name]

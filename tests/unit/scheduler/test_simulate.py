@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
+from kubenexus.common import wire
 from kubenexus.common.cli import main
+from kubenexus.common.vocabulary import TOPOLOGY_SNAPSHOT
 from tests.builders import node, pod
+from tests.machines import dgx_h100
 
 Obj = dict[str, Any]
 Capture = pytest.CaptureFixture[str]
@@ -106,6 +109,21 @@ def test_table(write: Any, capsys: Capture) -> None:
     assert [line.split() for line in lines[:3]] == [["POD", "NODE"], ["default/fits", "big"], ["default/huge", "-"]]
     assert lines[3].startswith("default/huge stays pending: 0/2 nodes are available: ")
     assert lines[-1] == "pods 2, placed 1, pending 1"
+
+
+def test_table_has_seats_and_tells_the_reason_of_a_gang_once(write: Any, capsys: Capture) -> None:
+    described = node("dgx").capacity(cpu=64, memory="128Gi", gpu=8)
+    described.annotation(TOPOLOGY_SNAPSHOT, wire.encode_annotation(dgx_h100()))
+    gang = [pod(name).gpu(8).gang("g", 2).build() for name in ("g-0", "g-1")]
+    _, out, _ = run(capsys, write([described.build(), pod("a").gpu(2).build(), *gang]))
+    lines = out.splitlines()
+    assert [line.split() for line in lines[:3]] == [
+        ["POD", "NODE", "NUMA", "GPUS"],
+        ["default/a", "dgx", "0", "0-1"],
+        ["default/g-0", "-", "-", "-"],
+    ]
+    assert lines[4].startswith("default/g-0 and 1 more stay pending: Gang g needs 2 members at once")
+    assert lines[5] == ""
 
 
 def test_table_explains_too(write: Any, capsys: Capture) -> None:
