@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import tempfile
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ class Helm:
         own = {f"HELM_{kind}_HOME": str(self.home / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
         env = {"PATH": os.environ["PATH"], "HOME": str(self.home), **own, "KUBECONFIG": str(kubeconfig or os.devnull)}
         command = [str(self.program), *map(str, words)]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, cwd=ROOT)
 
     def run(self, *words: object) -> subprocess.CompletedProcess[str]:
         """`helm` with these words, whatever comes of it."""
@@ -84,6 +85,13 @@ def get_helm(major: int) -> Helm:
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason)
     return Helm(major, program, Path(tempfile.gettempdir()) / f"kubenexus-helm{major}-{os.getuid()}")
+
+
+def shown(page: str, beginning: str) -> list[str]:
+    """The words after `helm` of the command that a page shows and that begins so."""
+    text = (ROOT / page).read_text(encoding="utf-8").replace("\\\n", " ")
+    [line] = [line for line in text.splitlines() if line.startswith(f"helm {beginning}")]
+    return shlex.split(line)[1:]
 
 
 def of_kind(objects: list[Obj], *kinds: str) -> list[Obj]:

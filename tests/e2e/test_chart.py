@@ -19,6 +19,7 @@ from kubenexus.common.kube.clocks import wall_clock
 from kubenexus.common.kube.request import PatchType
 from kubenexus.common.kube.resources import (
     DEPLOYMENTS,
+    JOBS,
     LEASES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
@@ -164,6 +165,7 @@ def test_install_use_upgrade_uninstall(site: Site) -> None:
             nodes_are_described(site)
             until(lambda: leads(site), PATIENCE)
             quick_start(site, namespace)
+            gpus_are_given(site, namespace)
             helm_test(site)
             for running in (agent, scheduler, webhook):
                 no_right_is_missing(running)
@@ -171,7 +173,7 @@ def test_install_use_upgrade_uninstall(site: Site) -> None:
         # This agent goes on for a while, as a pod may; it has no rights any more and puts nothing back.
         uninstall(site)
         assert site.node_metadata() == bare
-    kubectl(site, "delete", "job", "quickstart", "--namespace", namespace, "--wait=false")
+    kubectl(site, "delete", "jobs", "--all", "--namespace", namespace, "--wait=false")
     tried_in = f"{site.release}-test"
     until(lambda: tried_in not in [each["metadata"]["name"] for each in site.client.list(NAMESPACES).items], PATIENCE)
     until(lambda: swept(site) <= before, PATIENCE)
@@ -206,14 +208,32 @@ def nodes_are_described(site: Site) -> None:
 def quick_start(site: Site, namespace: str) -> None:
     """The example of the documentation: nothing in it names KubeNexus, and its pods are one gang, all with a node."""
     kubectl(site, "apply", "--namespace", namespace, "-f", str(ROOT / "examples" / "quickstart.yaml"))
+    placed = placed_gang(site, namespace, "quickstart", 4)
+    assert {pod["spec"]["schedulerName"] for pod in placed} == {v.SCHEDULER_NAME}
+
+
+def placed_gang(site: Site, namespace: str, job: str, size: int) -> list[Obj]:
+    """The pods of a Job, once all of them have a node; they are one gang."""
 
     def placed() -> list[Obj]:
-        pods = site.client.list(PODS, namespace, label_selector="job-name=quickstart").items
+        pods = site.client.list(PODS, namespace, label_selector=f"job-name={job}").items
         return [pod for pod in pods if pod["spec"].get("nodeName")]
 
-    until(lambda: len(placed()) == 4, PATIENCE)
-    assert {pod["spec"]["schedulerName"] for pod in placed()} == {v.SCHEDULER_NAME}
+    until(lambda: len(placed()) == size, PATIENCE)
     assert len({pod["metadata"]["labels"][v.GANG_NAME] for pod in placed()}) == 1
+    return placed()
+
+
+def gpus_are_given(site: Site, namespace: str) -> None:
+    """From what the agent published to what the scheduler bound: eight workers, each with a GPU of its own."""
+    limits = {"limits": {"nvidia.com/gpu": "1"}}
+    worker = {"name": "worker", "image": "example.invalid/worker", "resources": limits}
+    template = {"spec": {"containers": [worker], "restartPolicy": "Never"}}
+    spec = {"completionMode": "Indexed", "completions": 8, "parallelism": 8, "template": template}
+    site.client.create(JOBS, {"metadata": {"name": "gpus"}, "spec": spec}, namespace)
+    placed = placed_gang(site, namespace, "gpus", 8)
+    assert {pod["spec"]["nodeName"] for pod in placed} == {site.gpu.node}
+    assert sorted(pod["metadata"]["annotations"][v.GPU_ASSIGNED] for pod in placed) == [*map(str, range(8))]
 
 
 def helm_test(site: Site) -> None:

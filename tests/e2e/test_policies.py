@@ -25,7 +25,7 @@ from kubenexus.common.kube.resources import (
     SERVICE_ACCOUNTS,
     Resource,
 )
-from tests.chart.helm import CHART, ROOT, get_helm, pod_templates
+from tests.chart.helm import ROOT, get_helm, pod_templates, shown
 from tests.chart.kubelet import token
 from tests.chart.plane import POLICIES, own_plane
 from tests.contract.objects import node, pod, resource_slice, rows, unique
@@ -89,11 +89,10 @@ class People:
 
 @pytest.fixture(scope="module")
 def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[People]:
-    """On a cluster with the chart. Policies are at work a moment after they are made."""
+    """On a cluster with the chart, installed as the page says. Policies are at work a moment after they are made."""
     folder = tmp_path_factory.mktemp("policies")
     with own_plane(folder / "plane") as kubeconfig:
-        install = ("install", "kubenexus", CHART, "--namespace", SPACE, "--create-namespace", "--set", PUBLISH)
-        get_helm(3).do(*install, kubeconfig=kubeconfig)
+        get_helm(3).do(*shown("docs/install.md", "install"), "--set", PUBLISH, kubeconfig=kubeconfig)
         made = People(kubeconfig, folder)
         made.admin.create(CUSTOM_RESOURCES, nrt_definition())
         until(lambda: refusal(lambda: made.owner.create(NAMESPACES, namespace(tier="gold"))), 30)

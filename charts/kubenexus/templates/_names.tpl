@@ -1,0 +1,55 @@
+{{- /* Names and labels. Every object is called <fullname>-<component>; several releases can stand side by side. */ -}}
+
+{{- define "kubenexus.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else if contains .Chart.Name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "kubenexus.selectorLabels" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "kubenexus.labels" -}}
+{{ include "kubenexus.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "kubenexus.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{- printf "%s@%s" .repository .digest -}}
+{{- else -}}
+{{- printf "%s:%s" .repository (.tag | default $.Chart.AppVersion) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The scheduler that the webhook names in pods. */ -}}
+{{- define "kubenexus.schedulerName" -}}
+{{- (first (.Values.scheduler.profiles | default (list dict))).schedulerName -}}
+{{- end -}}
+
+{{- /* The user name of a component's ServiceAccount: (list $ "agent"). */ -}}
+{{- define "kubenexus.user" -}}
+{{- printf "system:serviceaccount:%s:%s-%s" (first .).Release.Namespace (include "kubenexus.fullname" (first .)) (last .) -}}
+{{- end -}}
+
+{{- define "kubenexus.certificateMode" -}}
+{{- (.Values.webhook.certificates | default dict).mode | default "" -}}
+{{- end -}}
+
+{{- define "kubenexus.certificateSecret" -}}
+{{- if eq (include "kubenexus.certificateMode" .) "existingSecret" -}}
+{{- .Values.webhook.certificates.secretName -}}
+{{- else -}}
+{{- include "kubenexus.fullname" . }}-webhook-certs
+{{- end -}}
+{{- end -}}
