@@ -99,7 +99,13 @@ class Loop:
             return
 
     def _take(self, item: Item) -> None:
-        now = self._clock()
+        """Take one piece of news in. One that we stumble over must not keep the others from their places."""
+        try:
+            self._hear(item, self._clock())
+        except Exception:
+            log.exception("a piece of news could not be taken in", kind=getattr(item, "kind", type(item).__name__))
+
+    def _hear(self, item: Item, now: float) -> None:
         if isinstance(item, Heard):
             self._desk.hear(item, now)
             if item.kind == REJECTED and self._frozen and isinstance(item.change, Added):

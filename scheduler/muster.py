@@ -103,6 +103,7 @@ class Muster:
         self._held.pop(pod.uid, None)
         self._open.pop(pod.uid, None)
         if isinstance(answer, Gang):
+            self._overdue.pop(pod.uid, None)
             self._pods[pod.uid] = pod
             self._arrange(self.roster.set(pod, answer, placed=False), now, pod)
             return

@@ -20,8 +20,8 @@ class Block(NamedTuple):
 
     @property
     def commands(self) -> list[str]:
-        """The lines that are run, those continued with a backslash in one, without comments."""
-        lines = self.text.replace("\\\n", " ").splitlines()
+        """The lines that are run, those continued with a backslash in one, without comments and the path of ours."""
+        lines = self.text.replace("\\\n", " ").replace(".venv/bin/", "").splitlines()
         return [command for line in lines if (command := re.sub(r"\s+#\s.*", "", line).strip())]
 
 

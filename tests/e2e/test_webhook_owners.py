@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from kubenexus.common import vocabulary as v
 from kubenexus.common.gangs import OWNER_KINDS, plural
 from kubenexus.common.kube.client import Client
+from kubenexus.common.kube.errors import AlreadyExists
 from kubenexus.common.kube.resources import CUSTOM_RESOURCES, PODS, Resource
 from tests import webhooks
 from tests.contract.objects import pod
@@ -60,15 +62,15 @@ def definition(res: Resource) -> Obj:
 
 
 @pytest.fixture(scope="module")
-def kinds(_real_session: Server) -> Iterator[list[Resource]]:
-    """Foreign kinds, served."""
+def kinds(_real_session: Server) -> list[Resource]:
+    """Foreign kinds, served until the control plane ends: another process may need them after us."""
     wanted = list(dict.fromkeys(resource(obj) for case in FOREIGN for obj in case.values[1]))
     with Client.connect(str(_real_session.kubeconfig)) as client:
-        names = [client.create(CUSTOM_RESOURCES, definition(res))["metadata"]["name"] for res in wanted]
-        until(lambda: all(is_established(client, name) for name in names), PATIENCE)
-        yield wanted
-        for name in names:
-            client.delete(CUSTOM_RESOURCES, name)
+        for res in wanted:
+            with contextlib.suppress(AlreadyExists):
+                client.create(CUSTOM_RESOURCES, definition(res))
+        until(lambda: all(is_established(client, str(res)) for res in wanted), PATIENCE)
+    return wanted
 
 
 def is_established(client: Client, name: str) -> bool:

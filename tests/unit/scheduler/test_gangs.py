@@ -270,6 +270,15 @@ def test_gang_follows_from_an_indexed_job_once_that_is_known() -> None:
     assert set(bound(office.decide())) == {"w0", "w1"}
 
 
+def test_pod_whose_owner_became_known_is_not_reported_as_waiting_for_it() -> None:
+    office, train = Office(*gpus(0, "n")), indexed("train", 2)
+    office.hear(OWNERS, Added(OWNERS, frozenset({("batch", "Job")})))
+    come(office, [worker("w0", train)])
+    assert office.decide() == []
+    office.owner(train)
+    assert told(office.decide(after=PATIENCE)) == {"w0": "Gang Job train waits for its members: 1 of 2 exist."}
+
+
 @pytest.mark.parametrize("late", ["kinds", "owner"])
 def test_gang_that_runs_by_halves_is_known_after_a_restart_whatever_is_listed_first(late: str) -> None:
     office, train = Office(*gpus(0, "n", "m")), indexed("train", 3)
