@@ -22,7 +22,7 @@ Obj = dict[str, Any]
 End = Bound | Astray | Unbound
 
 NOT_LEADING = "this scheduler does not lead any more"
-THREADS = 16
+THREADS = 32
 TRIES = 4
 """of one bind, each after a look at the pod"""
 PATIENCE = (0.1, 0.3, 1.0, 2.0, 5.0)

@@ -22,7 +22,7 @@ from tests.troubles import FAST, TROUBLES, Witness, lose_binds
 
 pytestmark = pytest.mark.slow
 
-NODES = 20
+NODES = 25
 PODS_EACH = 40
 """pods for which a node has CPUs"""
 PATIENCE = 50.0

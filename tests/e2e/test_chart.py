@@ -250,7 +250,7 @@ def upgrade(site: Site) -> None:
     site.helm_do("upgrade", CHART, "--reuse-values", "--set", "scheduler.bindThreads=4")
     assert "--bind-threads=4" in scheduler_words(site)
     site.helm_do("rollback")
-    assert "--bind-threads=8" in scheduler_words(site)
+    assert "--bind-threads=32" in scheduler_words(site)
     assert what_runs_writes(site) == kept
     assert v.GPU_COUNT in site.node_metadata()[site.gpu.node]["labels"]
 
