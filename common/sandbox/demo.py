@@ -99,7 +99,7 @@ def _play(client: Client, workers: int) -> None:
     _say("A second training Job of 2 × 8 GPUs waits as a whole, and holds nothing meanwhile:")
     _say(f"  {next((verdict(pod) for pod in members(pods, 'tune') if verdict(pod)), 'it has its place already')}")
     pods = await_pods(client, "room for the second gang", lambda pods: _all(pods, "tune", 2, placed))
-    _say("Workers of the first training end; as soon as there is room for both, the second starts with both of its workers:")
+    _say("Workers of the first training end. As soon as there is room, the second starts with both of its workers:")
     _say("\n".join(matrix(nodes, pods)))
 
 
