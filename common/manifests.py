@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import yaml
@@ -84,11 +84,9 @@ def _attempt(name: str, action: Callable[[], T]) -> T:
 
 
 def _documents(name: str, text: str) -> list[Any]:
-    try:
-        if text.lstrip().startswith("{"):
+    if text.lstrip().startswith("{"):
+        with suppress(json.JSONDecodeError):  # YAML may begin with a brace, too
             return list(_json_documents(text))
-    except json.JSONDecodeError:
-        pass  # YAML may begin with a brace, too
     try:
         return list(yaml.load_all(text, Loader=_Loader))
     except yaml.YAMLError as error:

@@ -119,9 +119,10 @@ class Desk:
         """Something changed in the cluster."""
         kind, change = heard
         if isinstance(change, Synced):
-            self._awaited.discard(kind)
-            if self.synced:
-                self._begin(now)
+            if kind in self._awaited:
+                self._awaited.remove(kind)
+                if self.synced:
+                    self._begin(now)
         elif kind == POD:
             self._hear_pod(change, now)
         elif kind == OWNERS:
@@ -196,10 +197,7 @@ class Desk:
             self.nominations.see(pod)
             self.muster.waits(pod, now)
             return
-        notes = assumed.bind.annotations
-        self.state.place(
-            pod._replace(annotations=Labels({**pod.annotations, **notes})) if notes else pod, assumed.bind.node
-        )
+        self.state.place(_noted(pod, assumed.bind.annotations), assumed.bind.node)
         self.muster.placed(pod, now)
         if self.queue.where(pod.uid) is not None:
             self.queue.add(pod, now)
@@ -322,6 +320,7 @@ class Desk:
             message = f"{decision.park.message} {self._cure(decision.park)}".rstrip()
             self._actions += (Report(pod, UNSCHEDULABLE, message) for pod in unit.pods)
             return decision
+        log.info("a gang is placed", gang=call.name, members=len(decision.places), where=decision.domain)
         for place in decision.places:
             if not is_placeholder(place.pod):
                 self._assume(place, now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from kubenexus.common.config import SchedulerConfiguration
@@ -10,7 +11,7 @@ from kubenexus.common.objects import PodView, project_pod
 from kubenexus.scheduler.actions import POD, Bind, Bound, Heard, Report
 from kubenexus.scheduler.desk import Desk
 from kubenexus.scheduler.world import kind_of, read
-from tests.builders import Builder, NodeBuilder, PodBuilder
+from tests.builders import Builder, NodeBuilder, PodBuilder, node, pod
 
 
 class Office:
@@ -78,3 +79,22 @@ def bound(actions: list[Any]) -> dict[str, str]:
 def told(actions: list[Any]) -> dict[str, str]:
     """Who is told what."""
     return {action.pod.name: action.message for action in actions if isinstance(action, Report)}
+
+
+def gpus(count: int, *names: str) -> list[NodeBuilder]:
+    return [node(name).capacity(cpu=64, memory="512Gi", gpu=count) for name in names]
+
+
+def gang(
+    name: str, size: int, *, members: int | None = None, gpu: int = 0, namespace: str = "default"
+) -> list[PodBuilder]:
+    """Members `name-0`, `name-1`, …, as many as the gang needs unless told otherwise."""
+    made = [
+        pod(f"{name}-{i}", namespace).cpu("100m").gang(name, size) for i in range(size if members is None else members)
+    ]
+    return [one.gpu(gpu) if gpu else one for one in made]
+
+
+def come(office: Office, pods: Sequence[PodBuilder]) -> None:
+    for one in pods:
+        office.see(one)

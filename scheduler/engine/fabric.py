@@ -37,13 +37,12 @@ class Level(NamedTuple):
 
     name: str
     fact: Callable[[NodeView], str | None]
-    remedy: str
 
 
-CLIQUE: Final = Level("NVLink clique", _first_label(v.GPU_CLIQUE, v.NVIDIA_CLIQUE), v.NVIDIA_CLIQUE)
-FABRIC: Final = Level("fabric", _first_label(v.FABRIC_ID), v.FABRIC_ID)
-RACK: Final = Level("rack", _first_label(v.RACK_ID), v.RACK_ID)
-ZONE: Final = Level("zone", _first_label(v.AVAILABILITY_ZONE, v.ZONE), v.ZONE)
+CLIQUE: Final = Level("NVLink clique", _first_label(v.GPU_CLIQUE, v.NVIDIA_CLIQUE))
+FABRIC: Final = Level("fabric", _first_label(v.FABRIC_ID))
+RACK: Final = Level("rack", _first_label(v.RACK_ID))
+ZONE: Final = Level("zone", _first_label(v.AVAILABILITY_ZONE, v.ZONE))
 
 
 class Domain(NamedTuple):

@@ -100,14 +100,14 @@ class Gangs:
         # 2. Try one domain after the other, the tightest first.
         wish, pods = wish_of([kind[0] for kind in kinds]), in_order(call.pods)
         slots = sum((one.slots for one in bounds[1:]), start=bounds[0].slots)
-        tried = 0
         for domain in domains(wish, slots, call.need, call.anchors, self._state):
-            found = self._try(pods, call.need, domain)
-            if not isinstance(found, int):
+            found = self._try(call, pods, domain)
+            if found is not None:
                 return found
-            tried = max(tried, found)
-        # 3. Nowhere: say what was in the way.
-        return self._lost(call, pods, wish, slots, tried)
+        # 3. In no domain of those that it must be in: say which has the most room.
+        name, most = largest(wish, slots, self._state)
+        room = min(most, call.need - 1)
+        return self._refused(call, pods[0], room, [_narrow(self._state, wish)], _where(wish, name))
 
     def _kinds(self, pods: Iterable[PodView]) -> list[list[PodView]]:
         """The pods by what plugins can tell apart."""
@@ -116,14 +116,16 @@ class Gangs:
             kinds.setdefault(self._cycle_of(pod).alike.key(pod), []).append(pod)
         return list(kinds.values())
 
-    def _try(self, pods: Sequence[PodView], need: int, domain: Domain) -> Placed | int:
-        """The whole gang in one domain; else how many of it found room there."""
+    def _try(self, call: Call, pods: Sequence[PodView], domain: Domain) -> Placed | Refused | None:
+        """The whole gang in one domain; None if it has no room there, and if it has none anywhere, why."""
         with self._trial() as trial:
-            left = self._book(pods, need, domain, trial.places)
-            if len(trial.places) < need:
-                return len(trial.places)
-            trial.kept = True
-        return Placed(tuple(trial.places), domain.name, tuple(left))
+            left = self._book(pods, call.need, domain, trial.places)
+            trial.kept = len(trial.places) >= call.need
+            if domain is ANYWHERE and not trial.kept:
+                # What nodes say to the member that found no room, while those before it are there.
+                verdicts = self._cycle_of(left[-1]).verdicts(left[-1])
+                return self._refused(call, left[-1], len(trial.places), verdicts, "")
+        return Placed(tuple(trial.places), domain.name, tuple(left)) if trial.kept else None
 
     @contextmanager
     def _trial(self) -> Iterator[_Trial]:
@@ -164,20 +166,6 @@ class Gangs:
     def _impossible(self, call: Call, short: _Bound) -> Refused:
         """There is not enough in the whole cluster, even if everything went well."""
         return self._refused(call, short.pods[0], short.total, short.verdicts(), "")
-
-    def _lost(self, call: Call, pods: Sequence[PodView], wish: Wish, slots: Slots, room: int) -> Refused:
-        if wish.strict:
-            name, most = largest(wish, slots, self._state)
-            verdict, room = _narrow(self._state, wish), min(most, call.need - 1)
-            return self._refused(call, pods[0], room, [verdict], _where(wish, name))
-        pod, verdicts = self._obstacle(pods, call.need)
-        return self._refused(call, pod, room, verdicts, "")
-
-    def _obstacle(self, pods: Sequence[PodView], need: int) -> tuple[PodView, list[Verdict]]:
-        """The member that found no room, and what each node said to it once those before it were there."""
-        with self._trial() as trial:
-            pod = self._book(pods, need, ANYWHERE, trial.places)[-1]
-            return pod, self._cycle_of(pod).verdicts(pod)
 
     def _refused(self, call: Call, pod: PodView, room: int, verdicts: list[Verdict], where: str) -> Refused:
         why = summarize(verdicts, int(self._state.alive.sum()))

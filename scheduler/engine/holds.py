@@ -16,13 +16,13 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from kubenexus.common.gangs import GangKey, Reservation
-from kubenexus.common.objects import Labels, PodView, Usage
+from kubenexus.common.objects import Labels, PodSpecView, PodView, Usage
 from kubenexus.scheduler.engine.state import CPU, MEMORY, State
 
 LONGEST: Final = 600.0
 """seconds that room is held"""
 _PREFIX: Final = "held-room/"
-# Nobody can evict a placeholder; whoever wants its room may evict the pod that it is held for.
+# There is no pod to evict behind a placeholder; whoever wants its room may evict the pod that it is held for.
 _HIGHEST: Final = 2**31 - 1
 # What a pod is taken to need whose maker does not say.
 _USUAL: Final = {CPU: 1000, MEMORY: 750_000_000}
@@ -38,7 +38,7 @@ def placeholders(driver: PodView, reservation: Reservation, count: int) -> tuple
     usage = Usage(requests, requests[CPU], requests[MEMORY])
     needs = replace(driver.spec.needs, usage=usage, exclusive_cpus=0)
     key = driver.spec.key + repr(sorted(requests.items())).encode()
-    spec = replace(driver.spec, key=key, needs=needs, priority=_HIGHEST)
+    spec = _firm(replace(driver.spec, key=key, needs=needs))
     bare = driver._replace(
         node="", phase="Pending", labels=Labels(), annotations=Labels(), owner=None, volume_claims=()
     )
@@ -47,6 +47,11 @@ def placeholders(driver: PodView, reservation: Reservation, count: int) -> tuple
         alike._replace(uid=f"{_PREFIX}{driver.uid}/{number}", name=f"{driver.name}-held-{number}")
         for number in range(count)
     )
+
+
+def _firm(spec: PodSpecView) -> PodSpecView:
+    """The same, but nobody can evict such a pod. The key tells it from the template's own."""
+    return replace(spec, key=spec.key + b" held", priority=_HIGHEST)
 
 
 def stand_in_of(uid: str) -> str:
@@ -80,7 +85,7 @@ class Holds:
     def keep_place(self, gang: GangKey, pod: PodView, node: str, now: float) -> None:
         """A member was to be bound there, which failed: what it was given stays its own until it is placed again."""
         uid = stand_in_of(pod.uid)
-        self._state.place(pod._replace(uid=uid), node)
+        self._state.place(pod._replace(uid=uid, spec=_firm(pod.spec)), node)
         self.keep(gang, pod.uid, [uid], now)
 
     def drop(self, gang: GangKey, uids: Iterable[str]) -> bool:
