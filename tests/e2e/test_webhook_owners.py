@@ -11,6 +11,7 @@ import pytest
 from kubenexus.common import vocabulary as v
 from kubenexus.common.gangs import OWNER_KINDS, plural
 from kubenexus.common.kube.client import Client
+from kubenexus.common.kube.discovery import discover
 from kubenexus.common.kube.errors import AlreadyExists
 from kubenexus.common.kube.resources import CUSTOM_RESOURCES, PODS, Resource
 from tests import webhooks
@@ -69,13 +70,10 @@ def kinds(_real_session: Server) -> list[Resource]:
         for res in wanted:
             with contextlib.suppress(AlreadyExists):
                 client.create(CUSTOM_RESOURCES, definition(res))
-        until(lambda: all(is_established(client, str(res)) for res in wanted), PATIENCE)
+        # Established is not enough: the webhook asks what is served, which the API server tells a moment later.
+        names = {(res.group, res.kind) for res in wanted}
+        until(lambda: {(res.group, res.kind) for res in discover(client, names)} == names, PATIENCE)
     return wanted
-
-
-def is_established(client: Client, name: str) -> bool:
-    conditions = client.get(CUSTOM_RESOURCES, name).get("status", {}).get("conditions") or ()
-    return any((one["type"], one["status"]) == ("Established", "True") for one in conditions)
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +96,8 @@ def test_gang_of_a_foreign_kind(tenant: Tenant, raw: Obj, known: tuple[Obj, ...]
         found: dict[str, str] = client.create(PODS, wanted, namespace, dry_run=True)["metadata"].get("labels") or {}
         return found
 
-    if not references:  # known by name only, so that a pod does not wait for the news of it
-        until(lambda: v.GANG_NAME in labels_of(), PATIENCE)
+    # A pod waits a quarter of a second for the news of its owner, and not at all for one known by name only.
+    until(lambda: v.GANG_NAME in labels_of(), PATIENCE)
     written = labels_of()
     assert written[v.GANG_MIN_AVAILABLE] == str(size)
     assert written[v.WORKLOAD_TYPE] == type_
