@@ -7,9 +7,9 @@ error of ours admits the pod, with a warning for its author and a metric for who
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, Final, NamedTuple
 
 import orjson
 from flask import Flask, Response, request
@@ -17,50 +17,53 @@ from werkzeug.exceptions import BadRequest, HTTPException, UnsupportedMediaType
 
 from kubenexus.common import logs, metrics
 from kubenexus.common.serve import Check, report
-from kubenexus.webhook.cluster import Cluster
+from kubenexus.webhook.cluster import Cluster, Glance
+from kubenexus.webhook.quick import JSON, MUTATE, VALIDATE, Review
 from kubenexus.webhook.review import Answer, answer
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 log = logs.get(__name__)
 
 MAX_BODY: Final = 7 * 2**20
 """An API server takes objects of 3 MiB; an update sends the old and the new one, and an envelope."""
 CHUNK: Final = 2**16
-JSON: Final = "application/json"
-MUTATE: Final = "/mutate"
-VALIDATE: Final = "/validate"
+
+
+class Hurried(NamedTuple):
+    """The cluster for whoever cannot wait, and whether waiting would have helped."""
+
+    cluster: Cluster
+    glance: Glance
 
 
 class App(Flask):
-    """Flask, with a short way for reviews as API servers send them.
+    """Flask, and a way past it: contexts, sessions and routing take as long as deciding about a pod does."""
 
-    Contexts, sessions and routing take as long as deciding about a pod does. Whatever is odd goes the long way.
-    """
-
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, hurried: Hurried | None = None) -> None:
         # No files are served, so none are looked for; where a package lies is more than Flask can find out for ours.
         super().__init__(
             "kubenexus-webhook", static_folder=None, template_folder=None, root_path="/", instance_path="/"
         )
-        self._cluster = cluster
+        self._hurried = hurried
 
-    def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        if not _is_plain(environ):
-            return super().wsgi_app(environ, start_response)
-        body = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
+    def at_once(self, review: Review) -> bytes | None:
+        """The answer; None if it takes the usual way to find one. For one thread only."""
+        if self._hurried is None:
+            return None
+        cluster, glance = self._hurried
+        glance.missed = False
+        began = time.perf_counter()
         try:
-            answered = _answered(body, self._cluster, environ["PATH_INFO"])
-        except orjson.JSONDecodeError as error:
-            return _refuse(_no_json(error))(environ, start_response)
-        start_response("200 OK", [("Content-Type", JSON), ("Content-Length", str(len(answered)))])
-        return [answered]
+            found = _answer(review.body, cluster, review.path)
+        except orjson.JSONDecodeError:
+            return None
+        return None if glance.missed else _finished(found, review.path, began)
 
 
-def create_app(cluster: Cluster, *, ready: Mapping[str, Check], live: Mapping[str, Check]) -> Flask:
+def create_app(
+    cluster: Cluster, *, ready: Mapping[str, Check], live: Mapping[str, Check], hurried: Hurried | None = None
+) -> App:
     """The WSGI application. It keeps no state of its own and touches nothing but memory."""
-    app = App(cluster)
+    app = App(hurried)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
     app.register_error_handler(HTTPException, _refuse)
     for path in (MUTATE, VALIDATE):
@@ -70,40 +73,28 @@ def create_app(cluster: Cluster, *, ready: Mapping[str, Check], live: Mapping[st
     return app
 
 
-def _is_plain(environ: WSGIEnvironment) -> bool:
-    """A review as every API server sends it: its length is told, and not too large."""
-    length = environ.get("CONTENT_LENGTH") or ""
-    return (
-        environ["PATH_INFO"] in (MUTATE, VALIDATE)
-        and environ["REQUEST_METHOD"] == "POST"
-        and environ.get("CONTENT_TYPE") == JSON
-        and length.isdecimal()
-        and int(length) <= MAX_BODY
-    )
-
-
 def _review(cluster: Cluster) -> Response:
     if request.mimetype != JSON:
         raise UnsupportedMediaType(f"the content type is {request.mimetype or 'missing'}; send {JSON}.")
-    try:
-        return Response(_answered(request.get_data(cache=False), cluster, request.path), mimetype=JSON)
-    except orjson.JSONDecodeError as error:
-        raise _no_json(error) from None
-
-
-def _answered(body: bytes, cluster: Cluster, path: str) -> bytes:
-    """The answer to a review. Raises JSONDecodeError for what is none."""
     began = time.perf_counter()
-    found = answer(orjson.loads(body), cluster, mutate=path == MUTATE)
-    encoded = orjson.dumps(found.body)
-    name = path.removeprefix("/")
+    try:
+        found = _answer(request.get_data(cache=False), cluster, request.path)
+    except orjson.JSONDecodeError as error:
+        raise BadRequest(f"the body is not JSON: {error}.") from None
+    return Response(_finished(found, request.path, began), mimetype=JSON)
+
+
+def _answer(body: bytes, cluster: Cluster, path: str) -> Answer:
+    """The answer to a review. Raises JSONDecodeError for what is none."""
+    return answer(orjson.loads(body), cluster, mutate=path == MUTATE)
+
+
+def _finished(found: Answer, path: str, began: float) -> bytes:
+    """The answer as it is sent, counted."""
+    encoded, name = orjson.dumps(found.body), path.removeprefix("/")
     _count(name, found)
     metrics.WEBHOOK_SECONDS.labels(name).observe(time.perf_counter() - began)
     return encoded
-
-
-def _no_json(error: orjson.JSONDecodeError) -> BadRequest:
-    return BadRequest(f"the body is not JSON: {error}.")
 
 
 def _count(path: str, found: Answer) -> None:

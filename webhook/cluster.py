@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from kubenexus.common import vocabulary as v
 from kubenexus.common.gangs import Owners
@@ -12,6 +12,7 @@ from kubenexus.common.objects import NamespaceView
 from kubenexus.common.tenants import granted_tier, tenant_of
 
 Obj = dict[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,26 @@ class NamespaceFacts:
     @property
     def tenant(self) -> str:
         return tenant_of(self.name, self.labels)
+
+
+class Waiter(Protocol):
+    """How look-ups go about what is not known yet."""
+
+    def await_(self, look: Callable[[], T | None]) -> T | None:
+        """What `look` finds."""
+        ...
+
+
+@dataclass(slots=True)
+class Glance:
+    """A waiter that does not wait; `missed` tells whether that would have been worth the while. For one thread."""
+
+    missed: bool = False
+
+    def await_(self, look: Callable[[], T | None]) -> T | None:
+        found = look()
+        self.missed = self.missed or found is None
+        return found
 
 
 def _silent(_: Obj) -> str | None:

@@ -7,6 +7,7 @@ again changes nothing. A pod that is left alone is no great loss: the scheduler 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from kubenexus.common import vocabulary as v
@@ -172,8 +173,9 @@ def _noted(before: object, steps: tuple[Step, ...]) -> str:
 
 
 def _add(path: Path, value: object) -> Obj:
-    return {"op": "add", "path": "".join(f"/{_escaped(part)}" for part in path), "value": value}
+    return {"op": "add", "path": _pointer(path), "value": value}
 
 
-def _escaped(part: str) -> str:
-    return part.replace("~", "~0").replace("/", "~1")
+@lru_cache(maxsize=256)  # all of them are names of ours
+def _pointer(path: Path) -> str:
+    return "".join(f"/{part.replace('~', '~0').replace('/', '~1')}" for part in path)

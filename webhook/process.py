@@ -9,7 +9,8 @@ from kubenexus.common import metrics
 from kubenexus.common.kube.client import Client
 from kubenexus.common.kube.clocks import wall_clock
 from kubenexus.common.serve import Check, Server
-from kubenexus.webhook.app import create_app
+from kubenexus.webhook.app import Hurried, create_app
+from kubenexus.webhook.cluster import Glance
 from kubenexus.webhook.rotation import Keeper, Rotation
 from kubenexus.webhook.tls import Tls
 from kubenexus.webhook.watching import Watching
@@ -39,7 +40,9 @@ class Webhook:
         if health:
             self._parts.append(Server(health, ready=ready, live=live))
         metrics.WEBHOOK_CERTIFICATE_SECONDS.set_function(lambda: tls.seconds_left(wall_clock()))
-        self.app = create_app(watching.cluster(scheduler_name), ready=ready, live=live)
+        glance = Glance()
+        hurried = Hurried(watching.cluster(scheduler_name, glance), glance)
+        self.app = create_app(watching.cluster(scheduler_name), ready=ready, live=live, hurried=hurried)
 
     def start(self) -> None:
         for part in self._parts:

@@ -17,6 +17,7 @@ from gunicorn.glogging import Logger
 
 from kubenexus.webhook.process import Webhook
 from kubenexus.webhook.tls import Files, Tls
+from kubenexus.webhook.worker import ReviewWorker
 
 THREADS: Final = 16
 KEEP_ALIVE_SECONDS: Final = 120
@@ -44,8 +45,7 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
 
     def load_config(self) -> None:
         for key, value in self._settings().items():
-            if key in self.cfg.settings:  # older versions have no control socket to disable
-                self.cfg.set(key, value)
+            self.cfg.set(key, value)
 
     def load(self) -> Flask:
         self._webhook = self._build()
@@ -56,7 +56,7 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             "bind": f"fd://{self._listening}",
             "workers": 1,
             "threads": THREADS,
-            "worker_class": "gthread",
+            "worker_class": ReviewWorker,
             "keepalive": KEEP_ALIVE_SECONDS,
             "timeout": HUNG_SECONDS,
             "graceful_timeout": GRACE_SECONDS,

@@ -74,11 +74,11 @@ class Subject:
         """What it asks for; a limit without a request is one."""
         return {**self.resources.limits(), **self.resources.requests()}
 
-    @property
+    @cached_property
     def gpu_resources(self) -> tuple[str, ...]:
         return tuple(name for name in v.GPU_RESOURCES if self.requests.get(name))
 
-    @property
+    @cached_property
     def gpus(self) -> int:
         return sum(ceil(self.requests[name]) for name in self.gpu_resources)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import orjson
@@ -23,7 +24,7 @@ from kubenexus.common.kube.reflector import Reflector
 from kubenexus.common.kube.resources import NAMESPACES, NODES, Resource
 from kubenexus.common.objects import pod_requests, project_namespace, project_node
 from kubenexus.webhook import fits
-from kubenexus.webhook.cluster import Cluster, NamespaceFacts
+from kubenexus.webhook.cluster import Cluster, NamespaceFacts, Waiter
 
 log = logs.get(__name__)
 
@@ -84,16 +85,16 @@ class KnownOwners:
         return owner if owner is None or uid in ("", owner["metadata"]["uid"]) else None
 
 
-class PatientOwners:
-    """Owners that are known, or will be in a moment. Satisfies `Owners`."""
+class AwaitedOwners:
+    """Owners that are known, or that are worth waiting for. Satisfies `Owners`."""
 
-    def __init__(self, known: KnownOwners, news: News, is_watched: Callable[[str, str], bool]) -> None:
-        self._known, self._news, self._is_watched = known, news, is_watched
+    def __init__(self, known: KnownOwners, waiter: Waiter, is_watched: Callable[[str, str], bool]) -> None:
+        self._known, self._waiter, self._is_watched = known, waiter, is_watched
 
     def get(self, api_version: str, kind: str, namespace: str, name: str, uid: str) -> Obj | None:
         key = OwnerKey(api_version.rpartition("/")[0], kind, namespace, name)
         if uid and self._is_watched(key.group, key.kind):
-            return self._news.await_(lambda: self._known.find(key, uid))
+            return self._waiter.await_(lambda: self._known.find(key, uid))
         return self._known.find(key, uid)
 
 
@@ -148,10 +149,11 @@ class Watching:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._keep_discovering, name="discovery", daemon=True)
 
-    def cluster(self, scheduler_name: str) -> Cluster:
-        """The look-ups for admission."""
-        owners = PatientOwners(self._known, self._news, self._is_watched)
-        return Cluster(self._namespace, owners, scheduler_name, self._verdict)
+    def cluster(self, scheduler_name: str, waiter: Waiter | None = None) -> Cluster:
+        """The look-ups for admission. They wait for news a moment, or as `waiter` does."""
+        waiter = waiter or self._news
+        owners = AwaitedOwners(self._known, waiter, self._is_watched)
+        return Cluster(partial(self._namespace, waiter), owners, scheduler_name, self._verdict)
 
     def start(self) -> None:
         self._started = self._clock()
@@ -187,8 +189,8 @@ class Watching:
 
     # --- Look-ups, from the threads of requests
 
-    def _namespace(self, name: str) -> NamespaceFacts | None:
-        return self._news.await_(lambda: self._namespaces.get(name))
+    def _namespace(self, waiter: Waiter, name: str) -> NamespaceFacts | None:
+        return waiter.await_(lambda: self._namespaces.get(name))
 
     def _is_watched(self, group: str, kind: str) -> bool:
         watches = list(self._owners.items())

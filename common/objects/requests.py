@@ -178,7 +178,7 @@ def plus(*terms: Amounts) -> Amounts:
     total: Amounts = {}
     for term in terms:
         for name, amount in term.items():
-            total[name] = total.get(name, 0) + amount
+            total[name] = total[name] + amount if name in total else amount  # adding fractions is slow, even to 0
     return total
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import http.client
 import json
+import select
 import socket
 import ssl
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from kubenexus.common.vocabulary import INJECT
 from kubenexus.webhook.app import MAX_BODY
 from kubenexus.webhook.certs import Holdings, Step, renewed
 from kubenexus.webhook.tls import REQUEST_SECONDS, Files
+from kubenexus.webhook.watching import PATIENCE
 from tests import webhooks
 from tests.servers import Server
 from tests.stub_server import until
@@ -120,6 +122,98 @@ def test_connection_is_kept(program: Running) -> None:
         sockets.add(connection.sock)
     assert len(sockets) == 1
     connection.close()
+
+
+def sent(body: bytes) -> bytes:
+    head = b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    return head % len(body) + body
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        pytest.param([sent(review())], id="whole"),
+        pytest.param([sent(review())[:99], sent(review())[99:]], id="in two pieces"),
+        pytest.param([bytes([byte]) for byte in sent(review())], id="byte by byte"),
+        pytest.param([sent(review()) * 3], id="three at once"),
+        pytest.param([sent(review(metadata={"name": "p", "annotations": {"x": "x" * 2**17}}))], id="a large one"),
+        pytest.param([sent(b"{}").replace(b"Host: x", b"Host: x\r\nX-Odd: 1")], id="a header of others"),
+        pytest.param([b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"], id="another page"),
+    ],
+)
+def test_any_request_is_answered_on_a_kept_connection(program: Running, pieces: list[bytes]) -> None:
+    with connect(program.port) as connection, connection.makefile("rb") as answers:
+        for _ in range(3):
+            connection.sendall(sent(review()))
+            assert answered(answers) == 200
+            for piece in pieces:
+                connection.sendall(piece)
+            for _ in range(max(1, pieces[0].count(b"POST"))):
+                assert answered(answers) == 200
+
+
+def heard(connection: socket.socket) -> int:
+    """The status of the one answer that is due."""
+    with connection.makefile("rb") as answers:
+        return answered(answers)
+
+
+def answered(answers: IO[bytes]) -> int:
+    """The status of the next answer."""
+    status = int(answers.readline().split()[1])
+    head = iter(answers.readline, b"\r\n")
+    (length,) = (int(line.split(b":")[1]) for line in head if line.lower().startswith(b"content-length:"))
+    assert len(answers.read(length)) == length
+    return status
+
+
+def test_a_kept_connection_that_ends_bothers_nobody(program: Running) -> None:
+    connection = connect(program.port)
+    with connection.makefile("rb") as answers:
+        connection.sendall(sent(review()))
+        assert answered(answers) == 200
+    connection.sendall(sent(review())[:99])
+    connection.close()
+    assert program.post("/mutate", review())[0] == 200
+
+
+def test_who_waits_for_an_owner_keeps_nobody_waiting(program: Running) -> None:
+    """The owner never comes, so that answer takes its time, and one that was asked for later comes earlier."""
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "late", "uid": "u", "controller": True}
+    late = sent(review(metadata={"name": "p", "ownerReferences": [owner]}))
+
+    def overtakes() -> bool:
+        with connect(program.port) as waiting, connect(program.port) as other:
+            for one in (waiting, other):
+                one.sendall(sent(review()))
+                assert heard(one) == 200
+            began = time.monotonic()
+            waiting.sendall(late)
+            other.sendall(sent(review()))
+            assert heard(other) == 200
+            at_once = time.monotonic() - began
+            assert heard(waiting) == 200
+            assert time.monotonic() - began >= PATIENCE
+            return at_once < PATIENCE
+
+    assert any(overtakes() for _ in range(5)), "a busy machine is slow now and then, not always"
+
+
+@pytest.mark.slow
+def test_a_client_that_does_not_listen_is_left(program: Running) -> None:
+    """Its answers fill all buffers between us; from then on a thread waits, no longer than for any request."""
+    deaf = socket.socket()
+    deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    deaf.connect(("127.0.0.1", program.port))
+    deaf.settimeout(1)
+    with trusting().wrap_socket(deaf) as connection:
+        long = sent(review().replace(b"the-uid", b"u" * 60_000))
+        with pytest.raises(OSError):
+            connection.sendall(long * 1000)
+        assert program.post("/mutate", review())[0] == 200
+        ended = select.poll()
+        ended.register(connection, 0)  # the end of a connection is always told
+        assert ended.poll(4000 * REQUEST_SECONDS)
 
 
 def test_old_tls_is_refused(program: Running) -> None:
