@@ -76,6 +76,7 @@ class Muster:
     def __init__(self, queue: Queue, state: State) -> None:
         self.roster = Roster()
         self.holds = Holds(state)
+        self._waiting = state.waiting
         self._queue = queue
         self._membership = Membership()
         self._pods: dict[str, PodView] = {}
@@ -99,6 +100,7 @@ class Muster:
 
     def waits(self, pod: PodView, now: float) -> None:
         """A pod of ours came without a node, or changed."""
+        self._waiting.add(pod)
         answer = self._membership.of(pod)
         self._held.pop(pod.uid, None)
         self._open.pop(pod.uid, None)
@@ -118,6 +120,7 @@ class Muster:
 
     def placed(self, pod: PodView, now: float) -> bool:
         """A pod has a node, by us or by others. Whether room became free that was held for it elsewhere."""
+        self._waiting.remove(pod.uid)
         answer = self._membership.of(pod)
         self._held.pop(pod.uid, None)
         self._open.pop(pod.uid, None)
@@ -132,6 +135,7 @@ class Muster:
 
     def gone(self, uid: str, now: float) -> bool:
         """A pod is no more, or has finished. Whether room became free that was held for others of its kind."""
+        self._waiting.remove(uid)
         self._membership.forget(uid)
         self._held.pop(uid, None)
         self._open.pop(uid, None)

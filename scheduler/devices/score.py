@@ -1,4 +1,4 @@
-"""How good a set of NUMA nodes is for a pod, from 0 to 100.
+"""How good a set of NUMA nodes is for a pod, and how well it uses the memory of GPUs, from 0 to 100.
 
 Fewer are always better than more. Sets of one size are told apart by how full they become, by the bandwidth that is
 left for a pod that needs it, by how far they are from each other, and by the members of the pod's gang.
@@ -11,6 +11,7 @@ from typing import Final
 
 from kubenexus.common.vocabulary import GangNumaSpread
 from kubenexus.scheduler.devices.ask import NEUTRAL, Ask
+from kubenexus.scheduler.devices.links import bits
 from kubenexus.scheduler.devices.machine import CPU, MEMORY, RESOURCES, Amounts, Machine
 
 FULLNESS, BANDWIDTH, CLOSENESS, COMPANY = 40, 25, 20, 15
@@ -24,6 +25,8 @@ UNTOLD: Final = 50
 CPU_AT, MEMORY_AT = RESOURCES.index(CPU), RESOURCES.index(MEMORY)
 _SHARES: Final = {CPU_AT: 60, MEMORY_AT: 40}
 _PREFERRED: Final = 1.2
+# Of a card's memory as much in use as this is worth so much: an exact fit leaves larger cards to those that need them.
+_VRAM_SCORES: Final = ((0.95, 100), (0.70, 80), (0.50, 60), (0.30, 30))
 
 Zones = tuple[int, ...]
 """positions of zones, ascending"""
@@ -104,3 +107,14 @@ def company(spread: GangNumaSpread | None, members: int) -> int:
         case GangNumaSpread.ISOLATED:
             return 0 if members else 100
     return UNTOLD
+
+
+def memory_use(machine: Machine, gpus: int, wanted: int) -> int:
+    """How well these cards are used by a pod that wants so much memory of each."""
+    return vram_score(wanted, max(machine.vram[index] or 0 for index in bits(gpus)))
+
+
+def vram_score(wanted: int, card: int) -> int:
+    """How well a card of this size is used by a pod that wants so much of it."""
+    share = wanted / card if card else 0.0
+    return next((score for least, score in _VRAM_SCORES if share >= least), 0)

@@ -28,6 +28,7 @@ from kubenexus.scheduler.engine.domains import Totals
 from kubenexus.scheduler.engine.facts import ImageIndex, NodeFacts
 from kubenexus.scheduler.engine.labels import LabelIndex, Mask
 from kubenexus.scheduler.engine.objects import Objects
+from kubenexus.scheduler.engine.waiting import Waiting
 
 Amounts = npt.NDArray[np.int64]
 PODS, CPU, MEMORY = "pods", "cpu", "memory"
@@ -59,6 +60,8 @@ class State:
         """what else plugins look up: volumes, claims, services, budgets"""
         self.devices = Ledger(self)
         """the NUMA nodes and GPUs of every node, and who has them"""
+        self.waiting = Waiting()
+        """what pods ask for that are in no column yet"""
         self.alive: Mask = np.zeros(0, dtype=np.bool_)
         self.alloc: Amounts = np.zeros((0, 0), dtype=np.int64)
         self.used: Amounts = np.zeros((0, 0), dtype=np.int64)

@@ -1,7 +1,10 @@
 """ResourceFragmentation: a pod takes its GPUs where that destroys least of what other pods will ask for.
 
-What they will ask for is taken from what pods with a node ask for now. It is kept in the state, roughly, so that it
-seldom changes: with it the scores of all nodes do.
+What they will ask for is taken from what pods ask for now, those that have a node and those that wait. It is kept in
+the state, roughly, so that it seldom changes: with it the scores of all nodes do.
+
+A pod that says how much memory it needs goes to the smallest cards that will do, unless that breaks an island that
+nobody has touched.
 """
 
 from __future__ import annotations
@@ -11,10 +14,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from kubenexus.common.objects import PodView
+from kubenexus.common.objects import PodSpecView, PodView
 from kubenexus.scheduler.devices.ask import Ask, gpus_of
 from kubenexus.scheduler.devices.fit import Fit
-from kubenexus.scheduler.devices.islands import SIZES, Mix, mix_of, score_leftover
+from kubenexus.scheduler.devices.islands import EXACT, SIZES, UNTOUCHED, Mix, mix_of, score_leftover
+from kubenexus.scheduler.devices.score import memory_use
 from kubenexus.scheduler.engine.objects import Objects
 from kubenexus.scheduler.engine.plugin import At, NodePlugin, Scores
 from kubenexus.scheduler.engine.state import State
@@ -22,7 +26,7 @@ from kubenexus.scheduler.plugins.arguments import read_args
 from kubenexus.scheduler.plugins.placing import DeviceArgs, ask_of, columns, ratings
 
 EVEN: Final[Mix] = (1,) * len(SIZES)
-"""while too few pods run to tell"""
+"""while there are too few pods to tell"""
 FEW: Final = 20
 SELDOM: Final = 16
 """of so many pods only one is worth the while to count all again"""
@@ -32,6 +36,8 @@ MOVED: Final = 3
 """the steps by which a share must move to count as changed"""
 NOBODY_KNOWS: Final = 50
 """the score of a node whose GPUs cannot be told apart"""
+MEMORY_SHARE: Final = 0.9
+"""how much the size of cards counts beside what is destroyed: cards of the next size never make up for it"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,10 @@ class OfSize:
     gpu_resources: tuple[str, ...]
 
     def weigh(self, pod: PodView) -> int:
-        gpus = gpus_of(pod.spec.requests, self.gpu_resources)
+        return self.weigh_spec(pod.spec)
+
+    def weigh_spec(self, spec: PodSpecView) -> int:
+        gpus = gpus_of(spec.requests, self.gpu_resources)
         return bool(gpus) and mix_of([gpus])[SIZES.index(self.size)]
 
 
@@ -100,7 +109,10 @@ class ResourceFragmentation(NodePlugin[Term]):
         return NewMix(mix) if moved else None
 
     def _counts(self, state: State) -> Iterator[int]:
-        return (int(state.count(question).sum()) for question in self._questions)
+        waiting = state.waiting.templates
+        for question in self._questions:
+            soon = sum(count * question.weigh_spec(spec) for spec, count in waiting.items())
+            yield soon + int(state.count(question).sum())
 
 
 def rough(counts: Mix) -> Mix:
@@ -112,4 +124,10 @@ def rough(counts: Mix) -> Mix:
 def _rate(term: Term, found: Fit) -> int:
     if found.free is None or not found.gpus:
         return NOBODY_KNOWS
-    return score_leftover(found.machine.layout, found.free, found.gpus, term.mix)
+    spared = score_leftover(found.machine.layout, found.free, found.gpus, term.mix)
+    if not term.ask.vram:
+        return spared
+    low, high = (0, UNTOUCHED) if spared <= UNTOUCHED else (UNTOUCHED + 1, EXACT)
+    use = memory_use(found.machine, found.gpus, term.ask.vram) / 100
+    share = MEMORY_SHARE * use + (1 - MEMORY_SHARE) * (spared - low) / (high - low)
+    return low + round((high - low) * share)

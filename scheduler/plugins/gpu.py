@@ -11,15 +11,13 @@ from kubenexus.common.vocabulary import GPU_ASSIGNED, TOPOLOGY_HASH
 from kubenexus.scheduler.devices.ask import Ask
 from kubenexus.scheduler.devices.fit import Fit, Refused
 from kubenexus.scheduler.devices.links import bits
+from kubenexus.scheduler.devices.score import memory_use
 from kubenexus.scheduler.devices.words import gpu_detail, gpu_reason
 from kubenexus.scheduler.engine.plugin import At, NodePlugin, Refusal, Scores
 from kubenexus.scheduler.engine.state import State
 from kubenexus.scheduler.plugins.arguments import read_args
 from kubenexus.scheduler.plugins.placing import DeviceArgs, Seats, ask_of, columns, ratings, refusals
 from kubenexus.scheduler.plugins.volumes import Barred
-
-# Of a card's memory as much in use as this is worth so much: an exact fit leaves larger cards to those that need them.
-_VRAM_SCORES = ((0.95, 100), (0.70, 80), (0.50, 60), (0.30, 30))
 
 
 class GPUTopology(NodePlugin[Ask | Barred]):
@@ -72,11 +70,4 @@ def seat(ask: Ask, state: State, node: int) -> Fit | Refused:
 def _rate(ask: Ask, found: Fit) -> int:
     if not ask.vram or not found.gpus:
         return found.quality
-    card = max(found.machine.vram[index] or 0 for index in bits(found.gpus))
-    return (found.quality + vram_score(ask.vram, card)) // 2
-
-
-def vram_score(wanted: int, card: int) -> int:
-    """How well a card of this size is used by a pod that wants so much of it."""
-    share = wanted / card if card else 0.0
-    return next((score for least, score in _VRAM_SCORES if share >= least), 0)
+    return (found.quality + memory_use(found.machine, found.gpus, ask.vram)) // 2

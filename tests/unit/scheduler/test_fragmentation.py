@@ -1,6 +1,8 @@
-"""ResourceFragmentation looks ahead to what pods ask for, by what those ask for that run."""
+"""ResourceFragmentation looks ahead to what pods ask for, by what those ask for that run and those that wait."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
@@ -8,14 +10,17 @@ from kubenexus.common import vocabulary as v
 from kubenexus.common import wire
 from kubenexus.common.config import SchedulerConfiguration
 from kubenexus.common.objects import project_node, project_pod
+from kubenexus.common.topology import NodeTopology
 from kubenexus.scheduler.devices.islands import Mix
 from kubenexus.scheduler.engine.cycle import Cycle, Place
 from kubenexus.scheduler.engine.nominated import Nominations
+from kubenexus.scheduler.engine.queue import Queue
 from kubenexus.scheduler.engine.state import State
+from kubenexus.scheduler.muster import Muster
 from kubenexus.scheduler.plugins.fragmentation import EVEN, OfSize, ResourceFragmentation, rough
 from kubenexus.scheduler.profiles import build_cycles
 from tests.builders import node, pod
-from tests.machines import dgx_h100
+from tests.machines import dgx_h100, gb200
 
 
 @pytest.mark.parametrize(
@@ -39,10 +44,14 @@ def test_pods_count_for_the_size_they_need(gpus: int, size: int | None) -> None:
 
 
 def cluster(nodes: int) -> Cycle:
+    return cycle_of({f"n{number}": dgx_h100() for number in range(nodes)})
+
+
+def cycle_of(machines: dict[str, NodeTopology]) -> Cycle:
     state = State()
-    text = wire.encode_annotation(dgx_h100())
-    for number in range(nodes):
-        made = node(f"n{number}").capacity(cpu=64, memory="128Gi", gpu=8).annotation(v.TOPOLOGY_SNAPSHOT, text)
+    for name, topology in machines.items():
+        room = node(name).capacity(cpu=64, memory="128Gi", gpu=len(topology.gpus or ()))
+        made = room.annotation(v.TOPOLOGY_SNAPSHOT, wire.encode_annotation(topology))
         state.set_node(project_node(made.build()))
     (cycle,) = build_cycles(SchedulerConfiguration(), state, Nominations()).values()
     return cycle
@@ -56,6 +65,47 @@ def test_what_pods_ask_for_is_noticed() -> None:
         assert isinstance(found, Place)
         cycle.state.place(found.pod._replace(labels=cycle.state.node(0).meta.labels), found.node)
     assert cycle.state.objects.gpu_mixes[ResourceFragmentation.name] == (10, 1, 1, 1)
+
+
+def test_pods_that_wait_count_too() -> None:
+    cycle = cluster(12)
+    muster = Muster(Queue(), cycle.state)
+    waiting = [project_pod(pod(f"w{number}").gpu(8).build()) for number in range(120)]
+    for one in waiting:
+        muster.waits(one, 0.0)
+        muster.waits(one, 1.0)
+    muster.waits(project_pod(pod("held").gpu(4).gate("not-yet").build()), 0.0)
+    for one in waiting[80:]:
+        muster.gone(one.uid, 2.0)
+    for number in range(90):
+        assert isinstance(cycle.decide(project_pod(pod(f"p{number}").gpu(1).build())), Place)
+    (ones, twos, fours, eights) = cycle.state.objects.gpu_mixes[ResourceFragmentation.name]
+    assert ones > 1
+    assert eights > 3, "nobody with eight GPUs has a place"
+    assert twos == fours == 1
+
+
+def test_large_cards_are_left_to_those_that_need_them() -> None:
+    """Cards of 80 GB before those of 186 GB, wherever nobody is yet; but no island is broken for that."""
+    machines = {"large": with_memory(gb200(), 186), "small": with_memory(dgx_h100(), 80)}
+    cycle = cycle_of(machines)
+    assert place(cycle, "a", "60Gi") == "small"
+    assert place(cycle, "b", "120Gi") == "large"
+    assert place(cycle, "c", "60Gi") == "small"
+    pristine = cycle_of(machines)
+    assert place(pristine, "a", "120Gi") == "large"
+    assert place(pristine, "b", "60Gi") == "large", "somebody is there already"
+
+
+def with_memory(machine: NodeTopology, gibibytes: int) -> NodeTopology:
+    gpus = tuple(replace(gpu, memory=gibibytes << 30) for gpu in machine.gpus or ())
+    return replace(machine, gpus=gpus)
+
+
+def place(cycle: Cycle, name: str, vram: str) -> str:
+    found = cycle.decide(project_pod(pod(name).gpu(1).annotation(v.VRAM_REQUEST, vram).build()))
+    assert isinstance(found, Place)
+    return found.node
 
 
 def test_small_pods_fill_one_machine_after_the_other() -> None:

@@ -13,8 +13,7 @@ from kubenexus.common.objects import project_pod
 from kubenexus.common.topology import Gpu, NodeTopology, NumaNode, link_row
 from kubenexus.scheduler.devices.ask import Ask, read_ask
 from kubenexus.scheduler.devices.machine import machine_of, nominal
-from kubenexus.scheduler.devices.score import closeness, company
-from kubenexus.scheduler.plugins.gpu import vram_score
+from kubenexus.scheduler.devices.score import closeness, company, vram_score
 from kubenexus.scheduler.plugins.registry import enabled
 from kubenexus.scheduler.simulation import Simulation
 from tests.builders import Builder, NodeBuilder, PodBuilder, node, pod
