@@ -5,6 +5,19 @@ cannot even be named) or returns a view whose `problems` tell what could not be 
 placed.
 """
 
+from kubenexus.common.objects.claims import (
+    AllocatedDevice,
+    Allocation,
+    Constraint,
+    Consumer,
+    DeviceClassView,
+    DeviceConfig,
+    DeviceRequest,
+    RequestChoice,
+    ResourceClaimView,
+    project_device_class,
+    project_resource_claim,
+)
 from kubenexus.common.objects.cluster import (
     ImageView,
     NamespaceView,
@@ -17,20 +30,13 @@ from kubenexus.common.objects.cluster import (
     project_priority_class,
 )
 from kubenexus.common.objects.devices import (
-    AllocatedDevice,
-    Allocation,
+    Attribute,
     CapacityView,
-    Constraint,
-    Consumer,
-    DeviceRequest,
     DeviceView,
     Pool,
     Reach,
-    RequestChoice,
-    ResourceClaimView,
     ResourceSliceView,
     Version,
-    project_resource_claim,
     project_resource_slice,
 )
 from kubenexus.common.objects.interning import Labels
@@ -97,6 +103,7 @@ __all__ = [
     "Affinity",
     "AllocatedDevice",
     "Allocation",
+    "Attribute",
     "CapacityView",
     "ClaimRef",
     "ClaimRequest",
@@ -107,6 +114,8 @@ __all__ = [
     "CsiDriverView",
     "CsiNodeView",
     "CsiStorageCapacityView",
+    "DeviceClassView",
+    "DeviceConfig",
     "DeviceRequest",
     "DeviceView",
     "DiskView",
@@ -162,6 +171,7 @@ __all__ = [
     "project_csi_driver",
     "project_csi_node",
     "project_csi_storage_capacity",
+    "project_device_class",
     "project_namespace",
     "project_node",
     "project_persistent_volume",

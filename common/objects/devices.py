@@ -1,7 +1,4 @@
-"""Dynamic resource allocation: devices as drivers publish them (ResourceSlice) and as pods claim them (ResourceClaim).
-
-Opaque configuration is left out, since no decision looks at it; who allocates a claim copies it from the raw object.
-"""
+"""Dynamic resource allocation: devices as drivers publish them (ResourceSlice)."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import Final, NamedTuple
 
 from kubenexus.common.objects.interning import share
 from kubenexus.common.objects.meta import View, read_meta
-from kubenexus.common.objects.placement import Taint, Toleration, read_taints, read_tolerations
+from kubenexus.common.objects.placement import Taint, read_taints
 from kubenexus.common.objects.reading import Amounts, Fields, Obj, identified
 from kubenexus.common.objects.selectors import NodeSelector, read_node_selector
 
@@ -52,8 +49,12 @@ class Reach(NamedTuple):
 
 
 class CapacityView(NamedTuple):
-    """An amount that a device has, and in which portions it can be shared out (all None or empty: as one wishes)."""
+    """An amount that a device has, and in which portions it can be shared out (all None or empty: as one wishes).
 
+    `spelled` is its name as the slice gives it: who asks for some of it must spell it the same.
+    """
+
+    spelled: str
     value: Fraction
     default: Fraction | None
     allowed: tuple[Fraction, ...]
@@ -64,7 +65,10 @@ class CapacityView(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeviceView:
-    """One device. Names of attributes and capacities are qualified: `driver/name` where the slice gave no domain."""
+    """One device. Names of attributes and capacities are qualified: `driver/name` where the slice gave no domain.
+
+    `unreadable` names attributes whose value is of no known kind: no selector can be evaluated on such a device.
+    """
 
     name: str
     attributes: Mapping[str, Attribute]
@@ -74,6 +78,9 @@ class DeviceView:
     reach: Reach
     shareable: bool
     binding_conditions: tuple[str, ...]
+    failure_conditions: tuple[str, ...]
+    binds_to_node: bool
+    unreadable: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,71 +92,6 @@ class ResourceSliceView(View):
     per_device: bool
     devices: tuple[DeviceView, ...]
     counters: Mapping[str, Amounts]
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceRequest:
-    """Devices that a claim asks for: `count` of a class, or with `count` None all that match."""
-
-    name: str
-    device_class: str
-    selectors: tuple[str, ...]
-    count: int | None
-    admin: bool
-    tolerations: tuple[Toleration, ...]
-    capacity: Amounts
-
-
-class RequestChoice(NamedTuple):
-    """A request of a claim: the first of its options that can be had. One option without a name of its own is usual."""
-
-    name: str
-    options: tuple[DeviceRequest, ...]
-
-
-class Constraint(NamedTuple):
-    """All devices of these requests (of all, if none is named) share one value of `same`, or differ in `distinct`."""
-
-    requests: tuple[str, ...]
-    same: str
-    distinct: str
-
-
-class AllocatedDevice(NamedTuple):
-    request: str
-    driver: str
-    pool: str
-    device: str
-    admin: bool
-    share: str
-    consumed: Amounts
-
-
-class Allocation(NamedTuple):
-    """Devices that a claim has, and the nodes they can be used from (None: any)."""
-
-    devices: tuple[AllocatedDevice, ...]
-    nodes: NodeSelector | None
-
-
-class Consumer(NamedTuple):
-    resource: str
-    name: str
-    uid: str
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceClaimView(View):
-    """A ResourceClaim; `allocation` is None until somebody gave it devices.
-
-    `unready` names allocated devices that their driver has not prepared: pods must not be bound before that.
-    """
-
-    requests: tuple[RequestChoice, ...]
-    constraints: tuple[Constraint, ...]
-    allocation: Allocation | None
-    reserved_for: tuple[Consumer, ...]
-    unready: tuple[str, ...]
 
 
 def project_resource_slice(obj: Obj) -> ResourceSliceView:
@@ -175,16 +117,19 @@ def _reach(fields: Fields) -> Reach:
 
 
 def _device(one: Fields, driver: str) -> DeviceView:
-    attributes = ((_qualified(name, driver), _attribute(value)) for name, value in one.named("attributes"))
+    attributes = {_qualified(name, driver): _attribute(value) for name, value in one.named("attributes")}
     return DeviceView(
         name=share(one.text("name")),
-        attributes={name: value for name, value in attributes if value is not None},
-        capacity={_qualified(name, driver): _capacity(value) for name, value in one.named("capacity")},
+        attributes={name: value for name, value in attributes.items() if value is not None},
+        capacity={_qualified(name, driver): _capacity(name, value) for name, value in one.named("capacity")},
         taints=read_taints(one, "taints"),
         counters={use.text("counterSet"): _counters(use) for use in one.children("consumesCounters")},
         reach=_reach(one),
         shareable=one.flag("allowMultipleAllocations"),
         binding_conditions=one.texts("bindingConditions"),
+        failure_conditions=one.texts("bindingFailureConditions"),
+        binds_to_node=one.flag("bindsToNode"),
+        unreadable=tuple(name for name, value in attributes.items() if value is None),
     )
 
 
@@ -210,12 +155,13 @@ def _attribute(value: Fields) -> Attribute | None:
     return None
 
 
-def _capacity(fields: Fields) -> CapacityView:
+def _capacity(name: str, fields: Fields) -> CapacityView:
     policy = fields.child("requestPolicy")
     span = policy.child("validRange")
     allowed = ({"value": value} for value in policy.items("validValues"))
     amounts = (Fields(one, policy.problems, policy, "validValues").amount("value") for one in allowed)
     return CapacityView(
+        spelled=share(name),
         value=fields.amount("value") or Fraction(0),
         default=policy.amount("default"),
         allowed=tuple(amount for amount in amounts if amount is not None),
@@ -227,81 +173,3 @@ def _capacity(fields: Fields) -> CapacityView:
 
 def _counters(fields: Fields) -> Amounts:
     return {name: counter.amount("value") or Fraction(0) for name, counter in fields.named("counters")}
-
-
-def project_resource_claim(obj: Obj) -> ResourceClaimView:
-    """The view of a raw ResourceClaim."""
-    root, meta = identified(obj, "ResourceClaim")
-    devices, status = root.child("spec").child("devices"), root.child("status")
-    return ResourceClaimView(
-        meta=read_meta(meta, namespaced=True),
-        requests=tuple(_choice(one) for one in devices.children("requests")),
-        constraints=tuple(_constraint(one) for one in devices.children("constraints")),
-        allocation=_allocation(status.maybe("allocation")),
-        reserved_for=tuple(
-            Consumer(one.text("resource"), one.text("name"), one.text("uid")) for one in status.children("reservedFor")
-        ),
-        unready=_unready(status),
-        problems=tuple(root.problems),
-    )
-
-
-def _choice(one: Fields) -> RequestChoice:
-    exactly = one.maybe("exactly")
-    options = [exactly] if exactly is not None else one.children("firstAvailable")
-    return RequestChoice(one.text("name"), tuple(_device_request(option) for option in options))
-
-
-def _device_request(one: Fields) -> DeviceRequest:
-    everything = one.text("allocationMode") == "All"
-    return DeviceRequest(
-        name=one.text("name"),
-        device_class=share(one.text("deviceClassName")),
-        selectors=tuple(selector.child("cel").text("expression") for selector in one.children("selectors")),
-        count=None if everything else one.whole("count", 1),
-        admin=one.flag("adminAccess"),
-        tolerations=read_tolerations(one, "tolerations"),
-        capacity=one.child("capacity").amounts("requests"),
-    )
-
-
-def _constraint(one: Fields) -> Constraint:
-    return Constraint(one.texts("requests"), one.text("matchAttribute"), one.text("distinctAttribute"))
-
-
-def _allocation(fields: Fields | None) -> Allocation | None:
-    if fields is None:
-        return None
-    results = fields.child("devices").children("results")
-    return Allocation(tuple(_allocated(one) for one in results), read_node_selector(fields, "nodeSelector"))
-
-
-def _allocated(one: Fields) -> AllocatedDevice:
-    return AllocatedDevice(
-        request=one.text("request"),
-        driver=share(one.text("driver")),
-        pool=share(one.text("pool")),
-        device=share(one.text("device")),
-        admin=one.flag("adminAccess"),
-        share=one.text("shareID"),
-        consumed=one.amounts("consumedCapacity"),
-    )
-
-
-def _unready(status: Fields) -> tuple[str, ...]:
-    """The allocated devices with a binding condition that does not hold, or a failure condition that does."""
-    reported = {_device_key(one): one for one in status.children("devices")}
-    allocated = status.child("allocation").child("devices").children("results")
-    waited = [one for one in allocated if one.texts("bindingConditions")]
-    return tuple(one.text("device") for one in waited if not _is_ready(one, reported.get(_device_key(one))))
-
-
-def _device_key(one: Fields) -> tuple[str, ...]:
-    return tuple(one.text(key) for key in ("driver", "pool", "device", "shareID"))
-
-
-def _is_ready(allocated: Fields, reported: Fields | None) -> bool:
-    conditions = () if reported is None else reported.children("conditions")
-    true = {one.text("type") for one in conditions if one.text("status") == "True"}
-    failed = true.intersection(allocated.texts("bindingFailureConditions"))
-    return true.issuperset(allocated.texts("bindingConditions")) and not failed

@@ -1,0 +1,103 @@
+"""The allocator: which devices the claims of a pod get on a node, as kube-scheduler 1.36 would choose them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Final
+
+from kubenexus.common.objects import DeviceClassView, ResourceClaimView
+from kubenexus.scheduler.dra.ask import Ask, NoDevices, Place, ask_key, compile_ask
+from kubenexus.scheduler.dra.in_use import InUse
+from kubenexus.scheduler.dra.inventory import Inventory, Reachable
+from kubenexus.scheduler.dra.result import Grant, Pick, ShareIds, grant
+from kubenexus.scheduler.dra.search import Search
+from kubenexus.scheduler.dra.suits import Matches, Suit, face, suit
+
+BUDGET: Final = 100_000
+"""devices that one search tries at most; some tenths of a second"""
+
+_MOST_ASKS: Final = 1024
+_MOST_OUTCOMES: Final = 4096
+
+Found = tuple[tuple[Pick, ...], ...]
+"""For each claim the devices it gets, in the order of its requests."""
+
+
+class Allocator:
+    """Finds devices. It changes nothing: who decides for a node holds what was found in `in_use`."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        in_use: InUse,
+        classes: Mapping[str, DeviceClassView],
+        matches: Matches,
+        budget: int = BUDGET,
+    ) -> None:
+        self.inventory = inventory
+        self.in_use = in_use
+        self._classes = classes
+        self._matches = matches
+        self._budget = budget
+        self._asks: dict[Hashable, Ask] = {}
+
+    def ask(self, claims: Sequence[ResourceClaimView]) -> Ask | NoDevices:
+        """What claims ask for, to be used until a device class changes. The same object for claims that are alike."""
+        key = ask_key(claims, self._classes)
+        known = self._asks.get(key)
+        if known is not None:
+            return known
+        made = compile_ask(claims, self._classes)
+        if isinstance(made, Ask):
+            if len(self._asks) >= _MOST_ASKS:
+                self._asks.clear()
+            self._asks[key] = made
+        return made
+
+    def find(self, ask: Ask, node: str, labels: Mapping[str, str]) -> Found | NoDevices:
+        """Devices on a node for all that is asked, or why not. It holds until slices or what is in use change."""
+        reachable = self.inventory.reachable(node, labels)
+        places = self._places(ask, reachable)
+        return places if isinstance(places, NoDevices) else self._picks(ask, reachable, places)
+
+    def refusal(self, ask: Ask, node: str, labels: Mapping[str, str]) -> NoDevices | None:
+        """Why `find` would find nothing; None if it would. Cheaper, and for many alike nodes much cheaper."""
+        places = self._places(ask, self.inventory.reachable(node, labels))
+        return places if isinstance(places, NoDevices) else None
+
+    def grants(
+        self, claims: Sequence[ResourceClaimView], found: Found, node: str, share_ids: ShareIds
+    ) -> tuple[Grant, ...]:
+        """What was found for these claims, ready to be held in `in_use` and to be written."""
+        pairs = zip(claims, found, strict=True)
+        return tuple(grant(claim, picks, node, self._classes, share_ids) for claim, picks in pairs)
+
+    def _places(self, ask: Ask, reachable: Reachable) -> tuple[Place, ...] | NoDevices:
+        if reachable.problem:
+            return NoDevices(reachable.problem, fatal=True)
+        if not reachable.alike:
+            return self._search(ask, reachable)
+        look = self._look(ask, reachable)
+        known = ask.outcomes.get(look)
+        if known is None:
+            if len(ask.outcomes) >= _MOST_OUTCOMES:
+                ask.outcomes.clear()
+            known = ask.outcomes[look] = self._search(ask, reachable)
+        return known
+
+    def _look(self, ask: Ask, reachable: Reachable) -> tuple[int, ...]:
+        """All that a search could tell of the node: nodes that look the same have the same outcome."""
+        taken, matches = self.in_use.any, self._matches
+        seen = ((device, face(ask, device, matches)) for device in reachable.devices)
+        return tuple(~number if taken(device.id) else number for device, number in seen)
+
+    def _search(self, ask: Ask, reachable: Reachable) -> tuple[Place, ...] | NoDevices:
+        return Search(ask, reachable, self.in_use, self._matches, self._budget).run()
+
+    def _picks(self, ask: Ask, reachable: Reachable, places: Sequence[Place]) -> Found:
+        made: list[list[Pick]] = [[] for _ in ask.claims]
+        for claim, option, number in places:
+            device = reachable.devices[number]
+            suited = suit(option, device, self._matches)
+            made[claim].append(Pick(option, device, suited.portion if isinstance(suited, Suit) else None))
+        return tuple(tuple(one) for one in made)

@@ -1,0 +1,108 @@
+"""What a search has chosen so far, on top of what is in use."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from kubenexus.common.objects.reading import Amounts
+from kubenexus.scheduler.dra.ask import Ask, Option
+from kubenexus.scheduler.dra.capacity import fits
+from kubenexus.scheduler.dra.constraints import Tracker
+from kubenexus.scheduler.dra.counters import Counters
+from kubenexus.scheduler.dra.in_use import InUse
+from kubenexus.scheduler.dra.inventory import Reachable
+from kubenexus.scheduler.dra.pools import Device, DeviceId
+from kubenexus.scheduler.dra.suits import Suit
+
+
+class Against(Enum):
+    """Why a device that is free cannot be taken."""
+
+    COUNTERS = "counters"
+    CONSTRAINTS = "constraints"
+
+
+class Taken(NamedTuple):
+    """A device that was chosen for an option of a claim's request; `counted` if it drew on counters for it."""
+
+    claim: int
+    option: Option
+    device: Device
+    portion: Amounts | None
+    counted: bool
+
+
+class Draft:
+    """The devices chosen so far. They are released in the reverse order of taking."""
+
+    def __init__(self, ask: Ask, reachable: Reachable, in_use: InUse) -> None:
+        self._in_use = in_use
+        self._whole: dict[DeviceId, list[int]] = {}
+        self._shares: dict[DeviceId, list[Amounts]] = {}
+        self._counters = Counters(reachable, in_use)
+        self._trackers = [tuple(Tracker(one) for one in claim.constraints) for claim in ask.claims]
+        self.sizes = [0] * len(ask.claims)
+        """devices of each claim"""
+
+    def is_free(self, claim: int, option: Option, device: Device) -> bool:
+        """Whether nobody else has a device. An administrator only must not get it twice in one claim."""
+        chosen = self._whole.get(device.id)
+        if option.request.admin:
+            return chosen is None or claim not in chosen
+        if chosen or self._in_use.whole(device.id):
+            return False
+        # A device that could be shared once may still be shared, whatever its slice says now.
+        return device.view.shareable or not self._in_use.shared(device.id)
+
+    def has_room(self, device: Device, wanted: Suit) -> bool:
+        """Whether enough is left of a device that is shared."""
+        if not wanted.portion:
+            return True
+        mine = self._shares.get(device.id, ())
+        return fits(wanted.portion, device.view.capacity.values(), self._in_use.consumed(device.id), *mine)
+
+    def take(self, claim: int, option: Option, device: Device, wanted: Suit) -> Taken | Against:
+        """Choose a device that is free and has room, if counters and constraints allow it."""
+        counted = self._must_draw(device)
+        if counted and not self._counters.take(device):
+            return Against.COUNTERS
+        if not self._constrain(claim, option, device):
+            if counted:
+                self._counters.give_back(device)
+            return Against.CONSTRAINTS
+        if device.view.shareable:
+            self._shares.setdefault(device.id, []).append(wanted.portion or {})
+        else:
+            self._whole.setdefault(device.id, []).append(claim)
+        self.sizes[claim] += 1
+        return Taken(claim, option, device, wanted.portion, counted)
+
+    def release(self, taken: Taken) -> None:
+        """Undo the latest `take`."""
+        device = taken.device
+        chosen: dict[DeviceId, list[Amounts]] | dict[DeviceId, list[int]]
+        chosen = self._shares if device.view.shareable else self._whole
+        chosen[device.id].pop()
+        if not chosen[device.id]:
+            del chosen[device.id]
+        for tracker in self._trackers[taken.claim]:
+            tracker.remove(taken.option)
+        if taken.counted:
+            self._counters.give_back(device)
+        self.sizes[taken.claim] -= 1
+
+    def _must_draw(self, device: Device) -> bool:
+        """Whether a device has to draw on counters. For a shared one, whoever had a share first has drawn for all."""
+        shared = device.id in self._shares or self._in_use.shared(device.id)
+        return bool(device.view.counters) and not (device.view.shareable and shared)
+
+    def _constrain(self, claim: int, option: Option, device: Device) -> bool:
+        """Tell the claim's constraints of one more device, if all of them allow it."""
+        trackers = self._trackers[claim]
+        for number, tracker in enumerate(trackers):
+            if not tracker.add(option, device):
+                for told in trackers[:number]:
+                    told.remove(option)
+                return False
+        return True

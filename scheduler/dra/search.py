@@ -1,0 +1,176 @@
+"""The search for devices: claim by claim, request by request, device by device, each in its order, as kube-scheduler
+does; the first way to satisfy all is taken. It does not recurse, and it ends: after so many steps it gives up.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kubenexus.scheduler.dra.ask import MOST_DEVICES, Ask, NoDevices, Option, Place
+from kubenexus.scheduler.dra.draft import Against, Draft, Taken
+from kubenexus.scheduler.dra.in_use import InUse
+from kubenexus.scheduler.dra.inventory import Reachable
+from kubenexus.scheduler.dra.pools import Device
+from kubenexus.scheduler.dra.suits import Fault, Matches, Suit, face, suit
+
+SHORT: Final = "cannot allocate all claims"
+INVALID: Final = "invalid resource pools were encountered"
+
+
+class _Stop(Exception):  # noqa: N818
+    """Ends the search; the text says why."""
+
+
+class _Level:
+    """The `nth` device of a request: what was taken, where to look on, and which kinds of device were in vain."""
+
+    __slots__ = ("claim", "futile", "nth", "number", "option", "place", "request", "start", "taken")
+
+    def __init__(self, claim: int, request: int, number: int, option: Option, nth: int = 0, start: int = 0) -> None:
+        self.claim = claim
+        self.request = request
+        self.number = number
+        """of the option, among those of the request"""
+        self.option = option
+        self.nth = nth
+        self.start = start
+        self.place = -1
+        self.taken: Taken | None = None
+        self.futile: set[int] = set()
+
+
+class Search:
+    """One search on one node."""
+
+    def __init__(self, ask: Ask, reachable: Reachable, in_use: InUse, matches: Matches, budget: int) -> None:
+        self._ask = ask
+        self._reachable = reachable
+        self._devices = reachable.devices
+        self._matches = matches
+        self._budget = budget
+        self._draft = Draft(ask, reachable, in_use)
+        self._all: dict[Option, tuple[int, ...]] = {}
+        self._least: list[list[int]] = []
+        self._path: list[_Level] = []
+
+    def run(self) -> tuple[Place, ...] | NoDevices:
+        """Which devices the claims get, or why they cannot have any."""
+        try:
+            self._prepare()
+            if self._walk():
+                return tuple(Place(one.claim, one.option, one.place) for one in self._path)
+        except _Stop as stop:
+            return NoDevices(str(stop), fatal=True)
+        invalid = any(pool.problem and not pool.incomplete for pool in self._reachable.pools)
+        return NoDevices(INVALID if invalid else SHORT)
+
+    def _walk(self) -> bool:
+        level = self._open(0, 0)
+        while level is not None:
+            if self._advance(level):
+                self._path.append(level)
+                level = self._after(level)
+            elif (level := self._retreat(level)) is None:
+                return False
+        return True
+
+    def _prepare(self) -> None:
+        """Find out which devices "all" are, and how many devices each claim needs at least, from each request on."""
+        for option in self._ask.options:
+            if option.request.count is None:
+                self._all[option] = self._everything(option)
+        for claim in self._ask.claims:
+            least = [0]
+            for options in reversed(claim.requests):
+                least.append(least[-1] + min(self._needed(option) for option in options))
+            if least[-1] > MOST_DEVICES:
+                raise _Stop(f"a claim asks for {least[-1]} devices, and it can have {MOST_DEVICES} at most")
+            self._least.append(least[::-1])
+
+    def _everything(self, option: Option) -> tuple[int, ...]:
+        unusable = next((pool for pool in self._reachable.pools if pool.problem), None)
+        if unusable is not None:
+            why = f"the pool {unusable.id} cannot be used now: {unusable.problem}"
+            raise _Stop(f"the request {option.name} asks for all devices, and {why}")
+        found = ((number, self._suit(option, device)) for number, device in enumerate(self._devices))
+        return tuple(number for number, one in found if one and self._draft.has_room(self._devices[number], one))
+
+    def _needed(self, option: Option) -> int:
+        count = option.request.count
+        return len(self._all[option]) if count is None else count
+
+    def _open(self, claim: int, request: int) -> _Level | None:
+        """The first device of a request, or of those after it; None when all requests have their devices."""
+        while claim < len(self._ask.claims):
+            requests = self._ask.claims[claim].requests
+            if request < len(requests):
+                return _Level(claim, request, 0, requests[request][0])
+            claim, request = claim + 1, 0
+        return None
+
+    def _after(self, level: _Level) -> _Level | None:
+        """What comes after a device that was taken."""
+        if level.nth + 1 == self._needed(level.option):
+            return self._open(level.claim, level.request + 1)
+        return _Level(level.claim, level.request, level.number, level.option, level.nth + 1, level.start)
+
+    def _retreat(self, level: _Level) -> _Level | None:
+        """What else can be tried when no device will do: the request's next option, or another device before."""
+        options = self._ask.claims[level.claim].requests[level.request]
+        if level.nth == 0 and level.number + 1 < len(options):
+            return _Level(level.claim, level.request, level.number + 1, options[level.number + 1])
+        if not self._path:
+            return None
+        before = self._path.pop()
+        assert before.taken is not None, "every level on the path has taken a device"
+        self._draft.release(before.taken)
+        if not before.option.request.admin and not before.taken.device.view.shareable:
+            before.futile.add(face(self._ask, before.taken.device, self._matches))
+        return before
+
+    def _advance(self, level: _Level) -> bool:
+        """Take the next device that will do. Of all devices, each has to."""
+        if level.nth == 0 and not self._may_begin(level):
+            return False
+        numbers = self._all.get(level.option)
+        stop = len(self._devices) if numbers is None else level.nth + 1
+        while level.start < stop:
+            level.place = level.start if numbers is None else numbers[level.start]
+            level.start += 1
+            if self._try(level, self._devices[level.place]):
+                return True
+        return False
+
+    def _may_begin(self, level: _Level) -> bool:
+        """Whether there is something to take, and the claim will not get too large whatever comes later."""
+        needed = self._needed(level.option)
+        later = self._least[level.claim][level.request + 1]
+        return 0 < needed <= MOST_DEVICES - later - self._draft.sizes[level.claim]
+
+    def _try(self, level: _Level, device: Device) -> bool:
+        self._budget -= 1
+        if self._budget < 0:
+            raise _Stop(
+                "the search for devices took too many steps: ask for fewer devices, or with simpler constraints"
+            )
+        if not self._draft.is_free(level.claim, level.option, device):
+            return False
+        # What was in vain with one device is in vain with another that looks the same.
+        if level.futile and not device.view.shareable and face(self._ask, device, self._matches) in level.futile:
+            return False
+        found = self._suit(level.option, device)
+        if found is None or found.tainted or not self._draft.has_room(device, found):
+            return False
+        taken = self._draft.take(level.claim, level.option, device, found)
+        if taken is Against.CONSTRAINTS and level.option.request.count is None:
+            raise _Stop(
+                f"the request {level.option.name} asks for all devices, and a constraint is against {device.id}"
+            )
+        level.taken = None if isinstance(taken, Against) else taken
+        return level.taken is not None
+
+    def _suit(self, option: Option, device: Device) -> Suit | None:
+        found = suit(option, device, self._matches)
+        if isinstance(found, Fault):
+            raise _Stop(found.reason)
+        return found
