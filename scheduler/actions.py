@@ -1,6 +1,6 @@
 """Values that travel between the owner thread and the others. Pure.
 
-`Heard` comes in; `Bind`, `Prepare`, `Eviction` and `Report` go out; the outcomes come back. Reports have none.
+`Heard` comes in; the actions go out; what became of each comes back. Of a `Report` nothing does.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from kubenexus.common.kube.mirror import Change
 from kubenexus.common.objects import PodView
+from kubenexus.scheduler.dra import Grant
 from kubenexus.scheduler.plugins.volume_binding import VolumeDecision
 
 POD: Final = "Pod"
@@ -29,22 +30,49 @@ class Heard(NamedTuple):
     change: Change[Any]
 
 
+class Use(NamedTuple):
+    """A claim, by name, that is reserved for a pod; `given`: with devices that were found for it."""
+
+    claim: str
+    given: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """The pod shall go to this node. The annotations travel with the Binding, in the same write."""
+    """The pod shall go to this node. The annotations travel with the Binding, in the same write.
+
+    `claims` are reserved for it before; if it cannot be bound, that is taken back.
+    """
 
     pod: PodView
     node: str
     annotations: Mapping[str, str] = field(default_factory=dict)
+    claims: tuple[Use, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """What must stand on the server before a bind: volumes chosen, and `claims` (by name) reserved for the pod."""
+    """What must stand on the server before a bind: volumes chosen, devices given to claims, claims reserved."""
 
     bind: Bind
     volumes: VolumeDecision | None = None
-    claims: tuple[str, ...] = ()
+    grants: tuple[Grant, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """The pod will not be bound there, for this reason: its claims are free again. Ends as `Unbound`."""
+
+    bind: Bind
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Claims of pods that wait have devices where these pods cannot go: they give them back. Ends as `Released`."""
+
+    unit: str
+    claims: tuple[tuple[PodView, tuple[str, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +95,7 @@ class Report:
     nominated: str | None = None
 
 
-Action = Bind | Prepare | Eviction | Report
+Action = Bind | Prepare | Undo | Release | Eviction | Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,4 +136,11 @@ class Evicted:
     why: str = ""
 
 
-Outcome = Bound | Astray | Unbound | Prepared | Evicted
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The claims have no devices any more, as far as we could help it."""
+
+    release: Release
+
+
+Outcome = Bound | Astray | Unbound | Prepared | Evicted | Released

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kubenexus.common import logs
@@ -29,9 +28,13 @@ from kubenexus.scheduler.actions import (
     Outcome,
     Prepare,
     Prepared,
+    Release,
+    Released,
     Report,
     Unbound,
+    Undo,
 )
+from kubenexus.scheduler.assumptions import Assumptions
 from kubenexus.scheduler.causes import causes, pod_causes
 from kubenexus.scheduler.cures import cure
 from kubenexus.scheduler.engine.cycle import Cycle, Decision, Park, Place, Preempt
@@ -41,7 +44,9 @@ from kubenexus.scheduler.engine.holds import is_placeholder
 from kubenexus.scheduler.engine.nominated import Nominations
 from kubenexus.scheduler.engine.queue import Queue, Unit
 from kubenexus.scheduler.muster import Muster
+from kubenexus.scheduler.plugins.dynamic_resources import ClaimDecision
 from kubenexus.scheduler.plugins.volume_binding import VolumeDecision
+from kubenexus.scheduler.preparing import useless, uses
 from kubenexus.scheduler.profiles import build_cycles
 from kubenexus.scheduler.rejections import Bars
 from kubenexus.scheduler.world import World, owner_of
@@ -50,16 +55,6 @@ log = logs.get(__name__)
 
 MOST_BINDING = 128
 """Binds under way at once. Deciding far ahead of binding would be deciding on old news."""
-VOLUME_SECONDS = 600.0
-"""how long volumes may take until the pod is tried anew"""
-
-
-@dataclass(frozen=True, slots=True)
-class Assumed:
-    """A pod that counts on a node before the watch says so."""
-
-    bind: Bind
-    volumes: VolumeDecision | None = None
 
 
 class Desk:
@@ -75,9 +70,7 @@ class Desk:
         self._gangs = Gangs(self.state, self._cycle_of)
         self._bars = Bars(self.state.objects.rejections)
         self._awaited: set[str] = set()
-        self._assumed: dict[str, Assumed] = {}
-        self._deadlines: dict[str, float] = {}
-        """of assumed pods whose volumes are waited for"""
+        self._assumed = Assumptions(self.state.objects)
         self._binding = 0
         self._actions: list[Action] = []
         self._cured: tuple[object, object, str] = ((), None, "")
@@ -103,8 +96,8 @@ class Desk:
 
     def due(self) -> float | None:
         """When something is to be done even if nothing happens: a time gone by if that is now."""
-        volumes = min(self._deadlines.values(), default=None)
-        times = [self.queue.due() if self.free else None, self._bars.next_end(), volumes, self.muster.due()]
+        ready = self.queue.due() if self.free else None
+        times = [ready, self._bars.next_end(), self._assumed.due(), self.muster.due()]
         return min((time for time in times if time is not None), default=None)
 
     def counts(self) -> Counter[str]:
@@ -143,8 +136,8 @@ class Desk:
             self.queue.wake(cause, now)
         if (owner := owner_of(kind, change.key)) is not None:
             self.muster.owner(owner, None if isinstance(change, Deleted) else change.value, now)
-        if kind == "PersistentVolumeClaim":
-            self._check_volumes(now)
+        if kind in ("PersistentVolumeClaim", "ResourceClaim"):
+            self._check_prepared(now)
 
     def _hear_pod(self, change: Change[PodView], now: float) -> None:
         assert not isinstance(change, Synced)
@@ -158,7 +151,7 @@ class Desk:
 
     def _gone(self, pod: PodView, now: float) -> None:
         freed = self.state.home(pod.uid) is not None or self.nominations.of(pod.uid) is not None
-        self._forget(pod.uid)
+        self._assumed.forget(pod.uid)
         self.state.remove(pod.uid)
         self.queue.remove(pod.uid)
         freed |= self.muster.gone(pod.uid, now)
@@ -171,9 +164,8 @@ class Desk:
         known = self._on(pod.uid, pod.node)
         moved = known is None and self.state.home(pod.uid) is not None
         if moved:
-            self._forget(pod.uid)
-        self._assumed.pop(pod.uid, None)
-        self._deadlines.pop(pod.uid, None)
+            self._assumed.forget(pod.uid)
+        self._assumed.confirm(pod.uid)
         self.queue.remove(pod.uid)
         self.nominations.forget(pod.uid)
         self.state.place(pod, pod.node)
@@ -192,12 +184,12 @@ class Desk:
         if pod.deleted is not None:
             self._gone(pod, now)
             return
-        assumed = self._assumed.get(pod.uid)
-        if assumed is None:
+        bind = self._assumed.bind(pod.uid)
+        if bind is None:
             self.nominations.see(pod)
             self.muster.waits(pod, now)
             return
-        self.state.place(_noted(pod, assumed.bind.annotations), assumed.bind.node)
+        self.state.place(_noted(pod, bind.annotations), bind.node)
         self.muster.placed(pod, now)
         if self.queue.where(pod.uid) is not None:
             self.queue.add(pod, now)
@@ -222,20 +214,24 @@ class Desk:
                 self.queue.wake(Event.POD_DELETED, now)
             return
         self._binding -= 1
+        if isinstance(outcome, Released):
+            self.queue.retry(outcome.release.unit, now)
+            return
         bind = outcome.bind
-        assumed = self._assumed.get(bind.pod.uid)
-        if assumed is None or assumed.bind is not bind:
-            return  # the watch was faster
-        if isinstance(outcome, Prepared):
-            self._deadlines[bind.pod.uid] = now + VOLUME_SECONDS
-            self._check_volumes(now)
+        if self._assumed.bind(bind.pod.uid) is not bind:  # the watch was faster
+            if self._assumed.settle(outcome):
+                self.queue.wake(Event.RESOURCE_CLAIM, now)
+        elif isinstance(outcome, Prepared):
+            self._assumed.wait(bind.pod.uid, now)
+            self._check_prepared(now)
         elif isinstance(outcome, Unbound):
             self._give_up(bind, outcome.why, now)
 
     def _give_up(self, bind: Bind, why: str, now: float) -> None:
         """The pod did not get there: its place is free again, and it is tried once more after a while."""
         pod = _unnoted(bind)
-        self._forget(pod.uid)
+        self._assumed.forget(pod.uid)
+        self._assumed.settle(Unbound(bind, why))
         self.state.remove(pod.uid)
         text = f"The pod was to be bound, which failed: {why}."
         group = self.muster.roster.group_of(pod.uid)
@@ -246,30 +242,10 @@ class Desk:
         self.queue.wake(Event.POD_DELETED, now)
         self._actions.append(Report(pod, ERROR, text))
 
-    def _forget(self, uid: str) -> None:
-        assumed = self._assumed.pop(uid, None)
-        self._deadlines.pop(uid, None)
-        if assumed is not None and assumed.volumes is not None:
-            assumed.volumes.forget(self.state.objects)
-
-    def _check_volumes(self, now: float) -> None:
-        """Bind the pods whose volumes are ready, and give up those whose volumes will not be."""
-        for uid, deadline in list(self._deadlines.items()):
-            bind = self._assumed[uid].bind
-            pod, node = bind.pod, bind.node
-            claims = [self.state.objects.pvcs.get(f"{pod.namespace}/{name}") for name, _ in pod.volume_claims]
-            if all(claim is not None and claim.bound for claim in claims):
-                del self._deadlines[uid]
-                self._send(bind)
-            elif any(claim is None or (not claim.bound and not self._coming(claim, node)) for claim in claims):
-                self._give_up(bind, "a volume that was being made for it will not be", now)
-            elif now >= deadline:
-                self._give_up(bind, f"its volumes were not ready after {VOLUME_SECONDS:.0f} seconds", now)
-
-    def _coming(self, claim: Any, node: str) -> bool:
-        """Whether a volume of the claim is being bound, or made for the node."""
-        chosen = any(volume.claim and volume.claim.uid == claim.meta.uid for volume in self.state.objects.pvs.values())
-        return bool(chosen or claim.volume or claim.selected_node == node)
+    def _check_prepared(self, now: float) -> None:
+        """Bind the pods whose volumes and devices are ready, and give up those for whom they will not be."""
+        for bind, why in self._assumed.waited(now):
+            self._send(Undo(bind, why) if why else bind)
 
     # Deciding
 
@@ -277,8 +253,8 @@ class Desk:
         """Do what is due by the clock."""
         if self._bars.lift(now):
             self.queue.wake(Event.REJECTION_LIFTED, now)
-        if any(now >= deadline for deadline in self._deadlines.values()):
-            self._check_volumes(now)
+        if (due := self._assumed.due()) is not None and due <= now:
+            self._check_prepared(now)
         if self.muster.holds.expire(now):
             self.queue.wake(Event.POD_DELETED, now)
         self._actions += self.muster.tick(now)
@@ -316,7 +292,8 @@ class Desk:
     def _decide_gang(self, unit: Unit, call: Call, now: float) -> Placed | Refused:
         decision = self._gangs.decide(call)
         if isinstance(decision, Refused):
-            self.queue.park(unit.name, decision.park.refused_by, now)
+            if not self._release(unit.name, unit.pods):
+                self.queue.park(unit.name, decision.park.refused_by, now)
             message = f"{decision.park.message} {self._cure(decision.park)}".rstrip()
             self._actions += (Report(pod, UNSCHEDULABLE, message) for pod in unit.pods)
             return decision
@@ -333,34 +310,39 @@ class Desk:
         return decision
 
     def _assume(self, place: Place, now: float) -> None:
-        pod, bind = place.pod, Bind(place.pod, place.node, place.annotations)
+        pod = place.pod
         volumes = next((one for one in place.taken if isinstance(one, VolumeDecision)), None)
-        self._assumed[pod.uid] = Assumed(bind, volumes)
+        devices = next((one for one in place.taken if isinstance(one, ClaimDecision)), ClaimDecision())
+        bind = Bind(pod, place.node, place.annotations, uses(pod, devices, self.state.objects))
+        self._assumed.add(bind, place.taken)
         self.muster.placed(pod, now)
-        claims = self._unreserved(pod)
-        self._send(Prepare(bind, volumes, claims) if volumes is not None or claims else bind)
+        grants = tuple(grant for grant, _ in devices.grants)
+        self._send(Prepare(bind, volumes, grants) if volumes is not None or bind.claims else bind)
         self.queue.wake(Event.POD_ADDED, now)
 
-    def _send(self, action: Bind | Prepare) -> None:
+    def _send(self, action: Bind | Prepare | Undo | Release) -> None:
         self._binding += 1
         self._actions.append(action)
-
-    def _unreserved(self, pod: PodView) -> tuple[str, ...]:
-        """The pod's claims that do not say yet that it uses them."""
-        table = self.state.objects.claims
-        claims = ((one.claim, table.get(f"{pod.namespace}/{one.claim}")) for one in pod.resource_claims)
-        return tuple(name for name, claim in claims if claim and pod.uid not in {one.uid for one in claim.reserved_for})
 
     def _park(self, park: Park, now: float) -> None:
         pod = park.pod
         if isinstance(park, Preempt):
             self._actions.append(Eviction(pod, park.nominated_node, park.victims, park.displaced))
-        if park.failed:
-            self.queue.retry(pod.uid, now)
-        else:
-            self.queue.park(pod.uid, park.refused_by, now)
+        if isinstance(park, Preempt) or not self._release(pod.uid, [pod]):
+            if park.failed:
+                self.queue.retry(pod.uid, now)
+            else:
+                self.queue.park(pod.uid, park.refused_by, now)
         message = f"{park.message} {self._cure(park)}".rstrip()
         self._actions.append(Report(pod, ERROR if park.failed else UNSCHEDULABLE, message, park.nominated_node))
+
+    def _release(self, unit: str, pods: Iterable[PodView]) -> bool:
+        """Whether claims of pods that were refused give devices back; the pods are tried again when that is done."""
+        found = ((pod, useless(pod, self.state.objects)) for pod in pods)
+        claims = tuple((pod, names) for pod, names in found if names)
+        if claims:
+            self._send(Release(unit, claims))
+        return bool(claims)
 
     def _cure(self, park: Park) -> str:
         """What would help the pod. Pods of a template are refused alike and often one after the other."""

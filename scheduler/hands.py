@@ -24,12 +24,16 @@ from kubenexus.scheduler.actions import (
     Eviction,
     Outcome,
     Prepare,
+    Release,
+    Released,
     Report,
     Unbound,
+    Undo,
+    Use,
 )
 from kubenexus.scheduler.binder import NOT_LEADING, THREADS, Attempt, Pool, binding
 from kubenexus.scheduler.evict import evict
-from kubenexus.scheduler.prepare import prepare
+from kubenexus.scheduler.prepare import prepare, release, undo
 from kubenexus.scheduler.report import Reporter
 
 log = logs.get(__name__)
@@ -77,13 +81,20 @@ class Hands:
         else:
             self._pool.put(lambda: self._tell(self._do(action)))
 
-    def _do(self, action: Prepare | Eviction) -> Outcome:
+    def _do(self, action: Prepare | Undo | Release | Eviction) -> Outcome:
         """Whoever waits for an outcome gets one, even when we have a bug. What is then untrue the watch will mend."""
         try:
             if not self._may_write():
                 return _undone(action, NOT_LEADING)
             if isinstance(action, Prepare):
                 return prepare(self._client, action)
+            if isinstance(action, Undo):
+                undo(self._client, action.bind)
+                return Unbound(action.bind, action.why)
+            if isinstance(action, Release):
+                for pod, claims in action.claims:
+                    release(self._client, pod, [Use(name, given=True) for name in claims])
+                return Released(action)
             return evict(self._client, action, wall_clock(), lambda victim: self._preempted(victim, action))
         except Exception as error:
             log.exception("carrying out a decision failed")
@@ -103,7 +114,10 @@ class Hands:
         try:
             self._reporter.withdraw(bind.pod.uid)
             attempt = Attempt(self._client, bind, self._may_write, self._pool.stopping.wait)
-            return attempt.run() if error is None else attempt.resume(error)
+            outcome = attempt.run() if error is None else attempt.resume(error)
+            if isinstance(outcome, Unbound) and self._may_write():
+                undo(self._client, bind)
+            return outcome
         except Exception as problem:
             log.exception("binding a pod failed")
             return Unbound(bind, f"{type(problem).__name__}: {problem}")
@@ -144,5 +158,7 @@ class _Binding:
             self._hands.bind_slowly(self._bind, self._begun, error)
 
 
-def _undone(action: Prepare | Eviction, why: str) -> Outcome:
+def _undone(action: Prepare | Undo | Release | Eviction, why: str) -> Outcome:
+    if isinstance(action, Release):
+        return Released(action)
     return Evicted(action, why) if isinstance(action, Eviction) else Unbound(action.bind, why)

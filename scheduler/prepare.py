@@ -1,24 +1,29 @@
-"""What must stand on the API server before a pod is bound: its volumes, and that it uses its claims for devices.
+"""What must stand on the API server before a pod is bound: its volumes, its devices, and that it uses its claims.
 
 A claim that waits for its first consumer is given a volume that exists, or the node for which its class makes one. The
-controllers do the rest; the watch tells when they are done. Everything here may be repeated.
+controllers do the rest; the watch tells when they are done. A claim for devices gets those that were found for it, and
+gives them back if the pod cannot be bound after all. Everything here may be repeated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, Protocol
 
+from kubenexus.common import logs
 from kubenexus.common.kube.errors import ApiError, Conflict
 from kubenexus.common.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, RESOURCE_CLAIMS, Resource
 from kubenexus.common.objects import PersistentVolumeClaimView, PodView
-from kubenexus.scheduler.actions import Prepare, Prepared, Unbound
+from kubenexus.scheduler.actions import Bind, Prepare, Prepared, Unbound, Use
+from kubenexus.scheduler.dra import Grant
 
+log = logs.get(__name__)
 Obj = dict[str, Any]
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 TRIES = 5
 
 
@@ -43,11 +48,37 @@ def prepare(api: Api, wanted: Prepare) -> Prepared | Unbound:
             for claim in wanted.volumes.provisions:
                 chosen = partial(select, uid=claim.meta.uid, node=node)
                 _change(api, PERSISTENT_VOLUME_CLAIMS, pod.namespace, claim.name, chosen)
-        for name in wanted.claims:
-            _change(api, RESOURCE_CLAIMS, pod.namespace, name, partial(reserve, pod=pod), "status")
+        grants = {grant.claim.name: grant for grant in wanted.grants}
+        for use in wanted.bind.claims:
+            _use(api, pod, use.claim, grants.get(use.claim))
     except (ApiError, Taken) as error:
+        undo(api, wanted.bind)
         return Unbound(wanted.bind, str(error))
     return Prepared(wanted.bind)
+
+
+def undo(api: Api, bind: Bind) -> None:
+    """The pod does not use its claims after all. What cannot be taken back stays the pod's, until it is placed anew."""
+    release(api, bind.pod, bind.claims)
+
+
+def release(api: Api, pod: PodView, claims: Iterable[Use]) -> None:
+    """Claims are not for this pod. Devices that were given for its sake are given back, unless others use them."""
+    for name, given in claims:
+        try:
+            change = partial(free, pod=pod, devices=given)
+            _change(api, RESOURCE_CLAIMS, pod.namespace, name, change, "status")
+        except ApiError as error:
+            log.warning("a claim could not be taken back from a pod", pod=pod.key, claim=name, error=error)
+
+
+def _use(api: Api, pod: PodView, name: str, grant: Grant | None) -> None:
+    """The claim has its devices, and says that the pod uses it."""
+    if grant is None:
+        _change(api, RESOURCE_CLAIMS, pod.namespace, name, partial(reserve, pod=pod), "status")
+        return
+    _change(api, RESOURCE_CLAIMS, pod.namespace, name, protect)
+    _change(api, RESOURCE_CLAIMS, pod.namespace, name, partial(allocate, grant=grant, pod=pod), "status")
 
 
 def give(volume: Obj, claim: PersistentVolumeClaimView) -> Obj | None:
@@ -87,6 +118,42 @@ def reserve(claim: Obj, pod: PodView) -> Obj | None:
         return None
     ours = {"resource": "pods", "name": pod.name, "uid": pod.uid}
     return {**claim, "status": {**status, "reservedFor": [*reserved, ours]}}
+
+
+def protect(claim: Obj) -> Obj | None:
+    """The claim that cannot go while it has devices; None if it is so already."""
+    meta = claim["metadata"]
+    finalizers = meta.get("finalizers") or []
+    if PROTECTION in finalizers:
+        return None
+    return {**claim, "metadata": {**meta, "finalizers": [*finalizers, PROTECTION]}}
+
+
+def allocate(claim: Obj, grant: Grant, pod: PodView) -> Obj | None:
+    """The claim with its devices, for the pod; None if it is so already. Raises Taken when it has others."""
+    status, meta = claim.get("status") or {}, claim["metadata"]
+    if meta.get("uid") != grant.claim.meta.uid or meta.get("deletionTimestamp"):
+        raise Taken(f"the claim {meta['name']} has changed")
+    known = status.get("allocation")
+    if known and _devices(known) != _devices(grant.body):
+        raise Taken(f"the claim {meta['name']} was given other devices")
+    return reserve({**claim, "status": {**status, "allocation": known or grant.body}}, pod)
+
+
+def _devices(allocation: Obj) -> list[tuple[Any, ...]]:
+    results = (allocation.get("devices") or {}).get("results") or []
+    return [tuple(one.get(key) for key in ("request", "driver", "pool", "device")) for one in results]
+
+
+def free(claim: Obj, pod: PodView, *, devices: bool) -> Obj | None:
+    """The claim that the pod does not use; None if that is so already. With `devices` it has none without users."""
+    status = claim.get("status") or {}
+    reserved = status.get("reservedFor") or []
+    others = [one for one in reserved if one.get("uid") != pod.uid]
+    if others == reserved:
+        return None
+    left = {key: value for key, value in status.items() if key != "allocation" or others or not devices}
+    return {**claim, "status": {**left, "reservedFor": others}}
 
 
 def _annotated(obj: Obj, key: str, value: str) -> Obj:

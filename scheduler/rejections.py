@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from kubenexus.common.objects import PodView, project_pod
-from kubenexus.scheduler.engine.objects import Table
+from kubenexus.scheduler.engine.table import Table
 
 Obj = dict[str, Any]
 

@@ -29,8 +29,9 @@ RULES: Final = (
     _rule("", "pods/status", "patch"),
     _rule("", "persistentvolumes", "update"),
     _rule("", "persistentvolumeclaims", "update"),
+    _rule("resource.k8s.io", "resourceclaims", "update"),
     _rule("resource.k8s.io", "resourceclaims/status", "update"),
-    # Since 1.36 a reservation needs this right beside that on the status.
+    # Since 1.36 allocations and reservations need this right beside that on the status.
     _rule("resource.k8s.io", "resourceclaims/binding", "update", "patch"),
     _rule("events.k8s.io", "events", "create", "patch"),
 )

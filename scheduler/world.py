@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kubenexus.common.gangs import OWNER_KINDS, OwnerKey, trimmed
 from kubenexus.common.objects import (
+    ResourceSliceView,
     is_read,
     project_csi_driver,
     project_csi_node,
     project_csi_storage_capacity,
+    project_device_class,
     project_namespace,
     project_node,
     project_persistent_volume,
@@ -21,14 +23,31 @@ from kubenexus.common.objects import (
     project_pod,
     project_pod_disruption_budget,
     project_resource_claim,
+    project_resource_slice,
     project_storage_class,
     project_volume_attachment,
 )
-from kubenexus.scheduler.devices.sources import read_node_slice
+from kubenexus.common.vocabulary import DRA_DRIVER
+from kubenexus.scheduler.devices.sources import NodeSlice, read_node_slice
 from kubenexus.scheduler.engine.objects import owner_key
 from kubenexus.scheduler.engine.state import State
 
 Obj = dict[str, Any]
+
+
+class SliceNews(NamedTuple):
+    """What a ResourceSlice says of a node's machine, and the devices in it that claims may get.
+
+    Our own slices describe machines, and nobody would prepare devices of them.
+    """
+
+    machine: NodeSlice
+    devices: ResourceSliceView | None
+
+
+def read_slice(obj: Obj) -> SliceNews:
+    view = project_resource_slice(obj)
+    return SliceNews(read_node_slice(obj), None if view.pool.driver == DRA_DRIVER else view)
 
 
 def _part(*path: str) -> Callable[[Obj], Obj]:
@@ -65,7 +84,7 @@ _TABLES: Final[dict[str, tuple[str, Callable[[Obj], Any]]]] = {
     "CSIStorageCapacity": ("csi_capacities", project_csi_storage_capacity),
     "VolumeAttachment": ("volume_attachments", project_volume_attachment),
     "Service": ("services", _SELECTOR),
-    "DeviceClass": ("device_classes", _part("spec", "extendedResourceName")),
+    "DeviceClass": ("device_classes", project_device_class),
     "ResourceClaim": ("claims", project_resource_claim),
     "PodDisruptionBudget": ("pdbs", project_pod_disruption_budget),
     "ReplicaSet": ("owners", _controller),
@@ -78,7 +97,7 @@ _READERS: Final[dict[str, Callable[[Obj], Any]]] = {
     "Pod": project_pod,
     "Node": project_node,
     "Namespace": project_namespace,
-    "ResourceSlice": read_node_slice,
+    "ResourceSlice": read_slice,
     **{kind: reader for kind, (_, reader) in _TABLES.items()},
 }
 _CLUSTER_WIDE: Final = frozenset(
@@ -144,7 +163,9 @@ class World:
         elif kind == "Namespace":
             self.state.set_namespace(key, value.meta.labels)
         elif kind == "ResourceSlice":
-            self.state.set_slice(key, value)
+            self.state.set_slice(key, value.machine)
+            if value.devices is not None:
+                self.state.objects.slices.set(key, value.devices)
         elif kind not in _GANG_OWNERS:
             table, key = self._place(kind, key)
             table.set(key, value)
@@ -157,6 +178,7 @@ class World:
             self.state.set_namespace(key, None)
         elif kind == "ResourceSlice":
             self.state.set_slice(key, None)
+            self.state.objects.slices.remove(key)
         elif kind not in _GANG_OWNERS:
             table, key = self._place(kind, key)
             table.remove(key)

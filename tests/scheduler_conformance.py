@@ -14,6 +14,7 @@ from kubenexus.common.objects import (
     project_csi_driver,
     project_csi_node,
     project_csi_storage_capacity,
+    project_device_class,
     project_namespace,
     project_node,
     project_persistent_volume,
@@ -21,13 +22,15 @@ from kubenexus.common.objects import (
     project_pod,
     project_pod_disruption_budget,
     project_resource_claim,
+    project_resource_slice,
     project_storage_class,
     project_volume_attachment,
 )
 from kubenexus.scheduler.engine.labels import Mask
-from kubenexus.scheduler.engine.objects import Table, owner_key
+from kubenexus.scheduler.engine.objects import owner_key
 from kubenexus.scheduler.engine.plugin import ALL, Code, NodePlugin, Plugin, Scores
 from kubenexus.scheduler.engine.state import State
+from kubenexus.scheduler.engine.table import Table
 
 Case = dict[str, Any]
 Factory = Callable[[Mapping[str, Any]], Plugin]
@@ -54,7 +57,8 @@ TABLES: dict[str, tuple[str, Callable[[Case], Any]]] = {
     "csiStorageCapacities": ("csi_capacities", project_csi_storage_capacity),
     "volumeAttachments": ("volume_attachments", project_volume_attachment),
     "services": ("services", as_is),
-    "deviceClasses": ("device_classes", as_is),
+    "deviceClasses": ("device_classes", project_device_class),
+    "resourceSlices": ("slices", project_resource_slice),
     "resourceClaims": ("claims", project_resource_claim),
     "pdbs": ("pdbs", project_pod_disruption_budget),
 }

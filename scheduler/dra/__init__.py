@@ -6,6 +6,7 @@ from kubenexus.scheduler.dra.allocate import BUDGET, Allocator, Found
 from kubenexus.scheduler.dra.ask import Ask, NoDevices
 from kubenexus.scheduler.dra.in_use import Held, InUse
 from kubenexus.scheduler.dra.inventory import Inventory, Reachable
+from kubenexus.scheduler.dra.matching import matches
 from kubenexus.scheduler.dra.pools import Device, DeviceId, PoolId
 from kubenexus.scheduler.dra.result import Grant, Pick, ShareIds
 from kubenexus.scheduler.dra.suits import Matches, SelectorError
@@ -28,4 +29,5 @@ __all__ = [
     "Reachable",
     "SelectorError",
     "ShareIds",
+    "matches",
 ]

@@ -5,55 +5,24 @@ Terms are compiled from them, so whoever keeps terms compares `version` and comp
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, ValuesView
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 from kubenexus.common.objects import (
     CsiDriverView,
     CsiNodeView,
     CsiStorageCapacityView,
+    DeviceClassView,
     PersistentVolumeClaimView,
     PersistentVolumeView,
     PodDisruptionBudgetView,
-    ResourceClaimView,
     StorageClassView,
     VolumeAttachmentView,
 )
+from kubenexus.scheduler.engine.claims import Claims, Slices
+from kubenexus.scheduler.engine.table import Table
 
-T = TypeVar("T")
 Raw = dict[str, Any]
-
-
-class Table(Mapping[str, T]):
-    """Objects of one kind by `namespace/name`, or by name where there is no namespace. Plugins only read."""
-
-    def __init__(self) -> None:
-        self._items: dict[str, T] = {}
-        self.version = 0
-        """grows with every change"""
-
-    def __getitem__(self, key: str) -> T:
-        return self._items[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._items)
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def values(self) -> ValuesView[T]:
-        return self._items.values()  # the inherited one looks each up, which is slow for thousands
-
-    def set(self, key: str, value: T) -> None:
-        """The object came or changed."""
-        if self._items.get(key) != value:
-            self._items[key] = value
-            self.version += 1
-
-    def remove(self, key: str) -> None:
-        """The object went, if it was there."""
-        if self._items.pop(key, None) is not None:
-            self.version += 1
 
 
 class Objects:
@@ -70,8 +39,10 @@ class Objects:
         self.services = Table[Raw]()
         self.owners = Table[Raw]()
         """controllers of pods that have a selector, by `owner_key`"""
-        self.device_classes = Table[Raw]()
-        self.claims = Table[ResourceClaimView]()
+        self.device_classes = Table[DeviceClassView]()
+        self.slices = Slices()
+        """of devices that claims may get"""
+        self.claims = Claims()
         self.pdbs = Table[PodDisruptionBudgetView]()
         self.rejections = Table[Mapping[str, str]]()
         """owner's uid → nodes whose kubelet lately refused its pods, and why"""

@@ -14,9 +14,9 @@ from typing import Any, Final
 from kubenexus.common.objects import PodSpecView, PodView, is_read
 from kubenexus.common.vocabulary import EXPECTED_DURATION, SIMULATED_RUN_TIME
 from kubenexus.scheduler.engine.carried import selected_keys
-from kubenexus.scheduler.engine.objects import Table
 from kubenexus.scheduler.engine.plugin import ClusterPlugin, NodePlugin
 from kubenexus.scheduler.engine.state import State
+from kubenexus.scheduler.engine.table import Table
 
 # What pods say about themselves that no plugin reads.
 _UNREAD: Final = frozenset((SIMULATED_RUN_TIME, EXPECTED_DURATION))

@@ -179,5 +179,5 @@ def _exact(amounts: Mapping[str, int]) -> dict[str, Fraction]:
 def device_resources(state: State) -> set[str]:
     """The extended resources that device classes stand for."""
     classes = state.objects.device_classes
-    named = {raw.get("spec", {}).get("extendedResourceName") for raw in classes.values()}
+    named = {one.extended_resource for one in classes.values() if one.extended_resource}
     return named | {f"deviceclass.resource.kubernetes.io/{name}" for name in classes}

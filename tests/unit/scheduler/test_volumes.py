@@ -9,7 +9,7 @@ from kubenexus.scheduler.engine.cycle import Cycle, Park, Place
 from kubenexus.scheduler.engine.plugin import Plugin
 from kubenexus.scheduler.engine.shape import Weighted, shape_key
 from kubenexus.scheduler.engine.state import State
-from kubenexus.scheduler.plugins.dynamic_resources import ELSEWHERE, IN_USE, NOT_YET, DynamicResources
+from kubenexus.scheduler.plugins.dynamic_resources import ELSEWHERE, IN_USE, DynamicResources
 from kubenexus.scheduler.plugins.volume_binding import (
     BIND_CONFLICT,
     NO_SPACE,
@@ -341,12 +341,13 @@ def test_a_pod_with_a_claim_of_devices_that_is(objects: list[Builder], wanted: d
     assert found == {name: [reason] for name, reason in wanted.items()}
 
 
-def test_a_pod_with_an_unallocated_claim_waits_and_says_so_until_somebody_allocates_it() -> None:
-    state = cluster(device_claim(allocated=False))
+def test_a_pod_with_a_claim_of_no_class_waits_and_says_so_until_it_is_allocated() -> None:
+    request = {"name": "one", "exactly": {"deviceClassName": "gpu"}}
+    state = cluster(device_claim(allocated=False).set("spec.devices.requests", [request]))
     engine, raw = cycle(state, DynamicResources({})), project_pod(with_device().build())
     refusal = engine.decide(raw)
     assert isinstance(refusal, Park)
-    assert f"the claim gpu is not allocated, and {NOT_YET}: " in refusal.message
+    assert "device class gpu, which does not exist: create it" in refusal.message
     put(state, device_claim())
     place = engine.decide(raw)
     assert isinstance(place, Place)

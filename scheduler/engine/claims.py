@@ -1,0 +1,77 @@
+"""Claims for devices and the devices themselves, as tables that keep count of what is in use.
+
+What was decided counts before it is written. Old news of a claim may still arrive then: it does not take the devices
+back. They are the claim's until the server says what it has, or until whoever decided withdraws it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from kubenexus.common.objects import Allocation, ResourceClaimView, ResourceSliceView
+from kubenexus.scheduler.dra import InUse, Inventory
+from kubenexus.scheduler.engine.table import Table
+
+
+class Granted(NamedTuple):
+    """What a claim is given; `unready` are those of its devices that their driver prepares before a pod is bound."""
+
+    allocation: Allocation
+    unready: tuple[str, ...] = ()
+
+
+class Claims(Table[ResourceClaimView]):
+    """ResourceClaims by `namespace/name`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.in_use = InUse()
+        self._granted: dict[str, tuple[str, Granted]] = {}
+        """with the uid of the claim"""
+
+    def set(self, key: str, value: ResourceClaimView) -> None:
+        uid, granted = self._granted.get(key, ("", None))
+        if granted is not None and value.allocation is None and value.meta.uid == uid:
+            value = replace(value, allocation=granted.allocation, unready=granted.unready)
+        else:
+            self._granted.pop(key, None)
+        self._keep(key, value)
+
+    def remove(self, key: str) -> None:
+        self._granted.pop(key, None)
+        self.in_use.hold(key, ())
+        super().remove(key)
+
+    def grant(self, key: str, granted: Granted) -> None:
+        """A claim that has no devices has these from now on, though nobody has written it yet."""
+        claim = self[key]
+        self._granted[key] = claim.meta.uid, granted
+        self._keep(key, replace(claim, allocation=granted.allocation, unready=granted.unready))
+
+    def withdraw(self, key: str, granted: Granted) -> None:
+        """It was not written after all, unless the server says otherwise by now."""
+        known = self._granted.get(key)
+        if known is not None and known[1] is granted:
+            del self._granted[key]
+            self._keep(key, replace(self[key], allocation=None, unready=()))
+
+    def _keep(self, key: str, value: ResourceClaimView) -> None:
+        self.in_use.hold(key, value.allocation.devices if value.allocation else ())
+        super().set(key, value)
+
+
+class Slices(Table[ResourceSliceView]):
+    """ResourceSlices by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inventory = Inventory()
+
+    def set(self, key: str, value: ResourceSliceView) -> None:
+        self.inventory.set(value)
+        super().set(key, value)
+
+    def remove(self, key: str) -> None:
+        self.inventory.remove(key)
+        super().remove(key)
