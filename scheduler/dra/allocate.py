@@ -12,6 +12,7 @@ from kubenexus.scheduler.dra.inventory import Inventory, Reachable
 from kubenexus.scheduler.dra.result import Grant, Pick, ShareIds, grant
 from kubenexus.scheduler.dra.search import Search
 from kubenexus.scheduler.dra.suits import Matches, Suit, face, suit
+from kubenexus.scheduler.dra.words import shortage
 
 BUDGET: Final = 100_000
 """devices that one search tries at most; some tenths of a second"""
@@ -64,6 +65,11 @@ class Allocator:
         """Why `find` would find nothing; None if it would. Cheaper, and for many alike nodes much cheaper."""
         places = self._places(ask, self.inventory.reachable(node, labels))
         return places if isinstance(places, NoDevices) else None
+
+    def explain(self, ask: Ask, node: str, labels: Mapping[str, str]) -> str:
+        """What a node lacks for which nothing was found, in a sentence for people."""
+        reachable = self.inventory.reachable(node, labels)
+        return reachable.problem or shortage(ask, reachable, self.in_use, self._matches)
 
     def grants(
         self, claims: Sequence[ResourceClaimView], found: Found, node: str, share_ids: ShareIds

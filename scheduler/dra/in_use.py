@@ -9,7 +9,7 @@ from typing import Final
 
 from kubenexus.common.objects import AllocatedDevice
 from kubenexus.common.objects.reading import Amounts
-from kubenexus.scheduler.dra.pools import DeviceId, PoolId
+from kubenexus.scheduler.dra.pools import DeviceId
 
 Held = tuple[AllocatedDevice, ...]
 
@@ -27,8 +27,6 @@ class InUse:
         self._whole: dict[DeviceId, int] = {}
         self._shares: dict[DeviceId, int] = {}
         self._consumed: dict[DeviceId, Amounts] = {}
-        self._stamps: dict[PoolId, int] = {}
-        self._clock = 0
 
     def hold(self, claim: str, devices: Iterable[AllocatedDevice]) -> Held:
         """From now on a claim (by any key that stays the same) has just these devices; returns what it had."""
@@ -64,16 +62,10 @@ class InUse:
         """How much of the device's capacities its shares have, by the names of its slice."""
         return self._consumed.get(device, _NOTHING)
 
-    def stamp(self, pool: PoolId) -> int:
-        """A number that changes with every change in a pool, and never comes back."""
-        return self._stamps.get(pool, 0)
-
     def _count(self, one: AllocatedDevice, sign: int) -> None:
         if one.admin:
             return
         device = DeviceId(one.driver, one.pool, one.device)
-        self._clock += 1
-        self._stamps[PoolId(one.driver, one.pool)] = self._clock
         _add(self._shares if one.share else self._whole, device, sign)
         if one.share and one.consumed:
             self._consume(device, one.consumed, sign)

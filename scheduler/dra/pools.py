@@ -67,15 +67,8 @@ class Slice:
             Device(self.pool, one, one.reach if view.per_device else view.reach) for one in view.devices
         )
 
-    @property
-    def local(self) -> str:
-        """The one node that it is for; empty if it may be for several, or holds counters, which concern the pool."""
-        return "" if self.view.counters else self.view.reach.node
-
     def concerns(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether a node can use something of it. Counters are needed by all that use the pool."""
-        if self.view.counters:
-            return True
+        """Whether a node can use a device of it."""
         if self.view.per_device:
             return any(reaches(one.reach, name, labels) for one in self.devices)
         return reaches(self.view.reach, name, labels)

@@ -22,7 +22,7 @@ class SelectorError(ValueError):
 
 
 class Suit(NamedTuple):
-    """A device that a request means. It gets it only if it tolerates its taints.
+    """A device that a request means. With `tainted` it cannot have it, for want of a toleration.
 
     `portion` is what it takes of a device that can be shared.
     """
@@ -50,6 +50,9 @@ def suit(option: Option, device: Device, matches: Matches) -> Suit | Fault | Non
 
 
 def _suit(option: Option, device: Device, matches: Matches) -> Suit | Fault | None:
+    tainted = _tainted(option, device)
+    if tainted and option.request.count is not None:
+        return None  # only who wants all devices has to know which it cannot have
     if option.selectors and device.view.unreadable:
         return Fault(f"the device {device.id} has attributes of no known kind: {', '.join(device.view.unreadable)}")
     for expression, whose in option.selectors:
@@ -58,8 +61,10 @@ def _suit(option: Option, device: Device, matches: Matches) -> Suit | Fault | No
                 return None
         except SelectorError as error:
             return Fault(f"a selector of {whose} cannot be evaluated on the device {device.id}: {error}")
+    if not (device.view.shareable or option.request.capacity):
+        return Suit(tainted)
     taken = portion(option.request.capacity, device.view.capacity.values())
-    return None if taken is None else Suit(_tainted(option, device), taken if device.view.shareable else None)
+    return None if taken is None else Suit(tainted, taken if device.view.shareable else None)
 
 
 def _tainted(option: Option, device: Device) -> bool:
