@@ -1,0 +1,70 @@
+"""Selectors of devices: the expressions of DeviceClasses and ResourceClaims, compiled once for all devices."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from kubenexus.common.cel.checker import check
+from kubenexus.common.cel.closures import FACTS, LEFT, Frame, Run
+from kubenexus.common.cel.errors import CelError, CelRuntimeError
+from kubenexus.common.cel.estimate import estimate
+from kubenexus.common.cel.evaluate import build
+from kubenexus.common.cel.facts import Facts
+from kubenexus.common.cel.parser import parse
+from kubenexus.common.cel.syntax import Bind, Call, Loop, Node, walk
+
+MAX_BYTES: Final = 10 * 1024
+# In the units of `max_cost`; both the API server's estimate and one evaluation must stay below.
+MAX_COST: Final = 1_000_000
+
+# With these an expression may do more than its length and its estimate tell, so every step is counted.
+_UNBOUNDED: Final = frozenset({"matches", "find", "findAll", "distinct", "lists.range", "flatten"})
+
+
+class Selector:
+    """A compiled expression. `max_cost` is the most it can cost by the API server's estimate."""
+
+    __slots__ = ("_length", "_run", "expression", "max_cost")
+
+    def __init__(self, expression: str, run: Run, length: int, max_cost: int) -> None:
+        self.expression, self.max_cost = expression, max_cost
+        self._run, self._length = run, length
+
+    def matches(self, device: Facts) -> bool:
+        """Whether the device is selected; raises `CelRuntimeError` if the expression has no answer for it."""
+        if device.problem is not None:
+            raise CelRuntimeError(device.problem)
+        frame: Frame = [None] * self._length
+        frame[FACTS], frame[LEFT] = device, MAX_COST
+        try:
+            value = self._run(frame)
+        except RecursionError:
+            raise CelRuntimeError("the expression is nested too deeply") from None
+        if type(value) is not bool:
+            raise CelRuntimeError("the expression gives no bool for this device")
+        return value
+
+
+@lru_cache(maxsize=4096)
+def compile_selector(expression: str) -> Selector:
+    """The selector of an expression; raises `CelError` if an API server would not compile it either.
+
+    One that may cost too much is compiled, since only the API server refuses that: see `max_cost`.
+    """
+    if len(expression.encode(errors="surrogatepass")) > MAX_BYTES:
+        raise CelError(f"the expression has more than {MAX_BYTES} bytes")
+    try:
+        root = parse(expression)
+        checked = check(expression, root)
+        max_cost = estimate(root, checked)
+        run, length = build(root, checked, metered=max_cost > MAX_COST or _is_unbounded(root))
+    except RecursionError:
+        raise CelError("the expression is nested too deeply") from None
+    return Selector(expression, run, length, max_cost)
+
+
+def _is_unbounded(root: Node) -> bool:
+    return any(
+        isinstance(node, Loop | Bind) or (isinstance(node, Call) and node.function in _UNBOUNDED) for node in walk(root)
+    )
