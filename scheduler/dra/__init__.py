@@ -8,7 +8,7 @@ from kubenexus.scheduler.dra.in_use import Held, InUse
 from kubenexus.scheduler.dra.inventory import Inventory, Reachable
 from kubenexus.scheduler.dra.pools import Device, DeviceId, PoolId
 from kubenexus.scheduler.dra.result import Grant, Pick, ShareIds
-from kubenexus.scheduler.dra.suits import Matches, SelectorError
+from kubenexus.scheduler.dra.suits import Matches
 
 __all__ = [
     "BUDGET",
@@ -26,6 +26,5 @@ __all__ = [
     "Pick",
     "PoolId",
     "Reachable",
-    "SelectorError",
     "ShareIds",
 ]

@@ -11,7 +11,7 @@ from kubenexus.scheduler.dra.in_use import InUse
 from kubenexus.scheduler.dra.inventory import Inventory, Reachable
 from kubenexus.scheduler.dra.result import Grant, Pick, ShareIds, grant
 from kubenexus.scheduler.dra.search import Search
-from kubenexus.scheduler.dra.suits import Matches, Suit, face, suit
+from kubenexus.scheduler.dra.suits import Matches, Suit, face, matches_cel, suit
 from kubenexus.scheduler.dra.words import shortage
 
 BUDGET: Final = 100_000
@@ -32,7 +32,7 @@ class Allocator:
         inventory: Inventory,
         in_use: InUse,
         classes: Mapping[str, DeviceClassView],
-        matches: Matches,
+        matches: Matches = matches_cel,
         budget: int = BUDGET,
     ) -> None:
         self.inventory = inventory

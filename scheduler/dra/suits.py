@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Final, NamedTuple
 
+from kubenexus.common.cel import CelError, CelRuntimeError, compile_selector
 from kubenexus.common.objects.reading import Amounts
 from kubenexus.scheduler.dra.ask import Ask, Option
 from kubenexus.scheduler.dra.capacity import portion
 from kubenexus.scheduler.dra.pools import Device
 
 Matches = Callable[[str, Device], bool]
-"""Whether a device matches a CEL expression. Raises `SelectorError`."""
+"""Whether a device matches an expression; raises `CelError` or `CelRuntimeError` if there is no answer."""
 
 _MOST_KNOWN: Final = 1024
 _EFFECTS: Final = frozenset(("NoSchedule", "NoExecute"))
 
 
-class SelectorError(ValueError):
-    """An expression that cannot be compiled, or not be evaluated on a device; the text says why."""
+def matches_cel(expression: str, device: Device) -> bool:
+    """Whether a device matches an expression, as Kubernetes evaluates it."""
+    return compile_selector(expression).matches(device.facts)
 
 
 class Suit(NamedTuple):
@@ -59,7 +61,7 @@ def _suit(option: Option, device: Device, matches: Matches) -> Suit | Fault | No
         try:
             if not matches(expression, device):
                 return None
-        except SelectorError as error:
+        except (CelError, CelRuntimeError) as error:
             return Fault(f"a selector of {whose} cannot be evaluated on the device {device.id}: {error}")
     if not (device.view.shareable or option.request.capacity):
         return Suit(tainted)

@@ -40,7 +40,7 @@ def devices(draw: st.DrawFn, plain: bool) -> list[Obj]:
     counted, shared = not plain and draw(st.booleans()), not plain and draw(st.booleans())
     made = []
     for number in range(draw(st.integers(3, 6))):
-        attributes = {"kind": {"string": draw(st.sampled_from("ab"))}}
+        attributes: Obj = {"kind": {"string": draw(st.sampled_from("ab"))}}
         if not draw(SELDOM):
             attributes["numa"] = {"int": draw(st.integers(0, 2))}
         one: Obj = {"name": f"dev-{number}", "attributes": attributes}
