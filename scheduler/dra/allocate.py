@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from kubenexus.common.objects import DeviceClassView, ResourceClaimView
 from kubenexus.scheduler.dra.ask import Ask, NoDevices, Place, ask_key, compile_ask
@@ -93,9 +93,11 @@ class Allocator:
 
     def _look(self, ask: Ask, reachable: Reachable) -> tuple[int, ...]:
         """All that a search could tell of the node: nodes that look the same have the same outcome."""
-        taken, matches = self.in_use.any, self._matches
-        seen = ((device, face(ask, device, matches)) for device in reachable.devices)
-        return tuple(~number if taken(device.id) else number for device, number in seen)
+        taken, devices = self.in_use.taken, reachable.devices
+        faces: list[Any] = [device.known.get(ask) for device in devices]
+        if None in faces:
+            faces = [face(ask, device, self._matches) for device in devices]
+        return tuple([~number if one.id in taken else number for one, number in zip(devices, faces, strict=True)])
 
     def _search(self, ask: Ask, reachable: Reachable) -> tuple[Place, ...] | NoDevices:
         return Search(ask, reachable, self.in_use, self._matches, self._budget).run()

@@ -23,10 +23,11 @@ class InUse:
     """
 
     def __init__(self) -> None:
-        self._held: dict[str, Held] = {}
-        self._whole: dict[DeviceId, int] = {}
+        self.taken: dict[DeviceId, int] = {}
+        """the devices that claims have, or have shares of, and how many claims; only to be read"""
         self._shares: dict[DeviceId, int] = {}
         self._consumed: dict[DeviceId, Amounts] = {}
+        self._held: dict[str, Held] = {}
 
     def hold(self, claim: str, devices: Iterable[AllocatedDevice]) -> Held:
         """From now on a claim (by any key that stays the same) has just these devices; returns what it had."""
@@ -48,15 +49,11 @@ class InUse:
 
     def whole(self, device: DeviceId) -> bool:
         """Whether a claim has the device for itself."""
-        return device in self._whole
+        return self.taken.get(device, 0) > self._shares.get(device, 0)
 
     def shared(self, device: DeviceId) -> bool:
         """Whether claims have shares of the device."""
         return device in self._shares
-
-    def any(self, device: DeviceId) -> bool:
-        """Whether a claim has the device, or a share of it."""
-        return device in self._whole or device in self._shares
 
     def consumed(self, device: DeviceId) -> Mapping[str, Fraction]:
         """How much of the device's capacities its shares have, by the names of its slice."""
@@ -66,8 +63,9 @@ class InUse:
         if one.admin:
             return
         device = DeviceId(one.driver, one.pool, one.device)
-        _add(self._shares if one.share else self._whole, device, sign)
-        if one.share and one.consumed:
+        _add(self.taken, device, sign)
+        if one.share:
+            _add(self._shares, device, sign)
             self._consume(device, one.consumed, sign)
 
     def _consume(self, device: DeviceId, amounts: Amounts, sign: int) -> None:

@@ -81,7 +81,7 @@ def face(ask: Ask, device: Device, matches: Matches) -> int:
 
     Devices that draw on counters are alike only in one pool.
     """
-    known = device.known.get(ask)
+    known: int | None = device.known.get(ask)
     if known is None:
         values = (device.view.attributes.get(name) for name in ask.attributes)
         drawn = tuple((name, tuple(counters.items())) for name, counters in device.view.counters.items())
@@ -91,4 +91,4 @@ def face(ask: Ask, device: Device, matches: Matches) -> int:
             (device.pool, drawn) if drawn else None,
         )
         known = device.known[ask] = ask.faces.setdefault(seen, len(ask.faces))
-    return int(known)
+    return known

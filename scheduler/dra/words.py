@@ -22,7 +22,7 @@ def _lack(option: Option, reachable: Reachable, in_use: InUse, matches: Matches)
     """What an option lacks on a node; empty if it could be had."""
     meant = [device for device in reachable.devices if isinstance(suit(option, device, matches), Suit)]
     admin, count = option.request.admin, option.request.count
-    free = meant if admin else [one for one in meant if one.view.shareable or not in_use.any(one.id)]
+    free = meant if admin else [one for one in meant if one.view.shareable or one.id not in in_use.taken]
     if len(free) >= (count or 1):
         return ""
     what = "all devices" if count is None else "1 device" if count == 1 else f"{count} devices"

@@ -25,7 +25,7 @@ Case = dict[str, Any]
 INVALID = "invalid resource pools were encountered"
 
 
-@pytest.mark.parametrize("case", conformance("dra_allocator", "allocate"))
+@pytest.mark.parametrize("case", conformance("dra_allocator", "allocate", gated=True))
 def test_allocate(case: Case) -> None:
     claims = [project_resource_claim(raw) for raw in case.get("claims", ())]
     classes = {raw["metadata"]["name"]: project_device_class(raw) for raw in case.get("deviceClasses", ())}
