@@ -9,7 +9,7 @@ from kubenexus.scheduler.dra.inventory import Inventory, Reachable
 from kubenexus.scheduler.dra.matching import matches
 from kubenexus.scheduler.dra.pools import Device, DeviceId, PoolId
 from kubenexus.scheduler.dra.result import Grant, Pick, ShareIds
-from kubenexus.scheduler.dra.suits import Matches, SelectorError
+from kubenexus.scheduler.dra.suits import Matches
 
 __all__ = [
     "BUDGET",
@@ -27,7 +27,6 @@ __all__ = [
     "Pick",
     "PoolId",
     "Reachable",
-    "SelectorError",
     "ShareIds",
     "matches",
 ]

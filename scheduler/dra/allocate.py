@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from kubenexus.common.objects import DeviceClassView, ResourceClaimView
 from kubenexus.scheduler.dra.ask import Ask, NoDevices, Place, ask_key, compile_ask
@@ -11,7 +11,8 @@ from kubenexus.scheduler.dra.in_use import InUse
 from kubenexus.scheduler.dra.inventory import Inventory, Reachable
 from kubenexus.scheduler.dra.result import Grant, Pick, ShareIds, grant
 from kubenexus.scheduler.dra.search import Search
-from kubenexus.scheduler.dra.suits import Matches, Suit, face, suit
+from kubenexus.scheduler.dra.suits import Matches, Suit, face, matches_cel, suit
+from kubenexus.scheduler.dra.words import shortage
 
 BUDGET: Final = 100_000
 """devices that one search tries at most; some tenths of a second"""
@@ -31,7 +32,7 @@ class Allocator:
         inventory: Inventory,
         in_use: InUse,
         classes: Mapping[str, DeviceClassView],
-        matches: Matches,
+        matches: Matches = matches_cel,
         budget: int = BUDGET,
     ) -> None:
         self.inventory = inventory
@@ -65,6 +66,11 @@ class Allocator:
         places = self._places(ask, self.inventory.reachable(node, labels))
         return places if isinstance(places, NoDevices) else None
 
+    def explain(self, ask: Ask, node: str, labels: Mapping[str, str]) -> str:
+        """What a node lacks for which nothing was found, in a sentence for people."""
+        reachable = self.inventory.reachable(node, labels)
+        return reachable.problem or shortage(ask, reachable, self.in_use, self._matches)
+
     def grants(
         self, claims: Sequence[ResourceClaimView], found: Found, node: str, share_ids: ShareIds
     ) -> tuple[Grant, ...]:
@@ -87,9 +93,11 @@ class Allocator:
 
     def _look(self, ask: Ask, reachable: Reachable) -> tuple[int, ...]:
         """All that a search could tell of the node: nodes that look the same have the same outcome."""
-        taken, matches = self.in_use.any, self._matches
-        seen = ((device, face(ask, device, matches)) for device in reachable.devices)
-        return tuple(~number if taken(device.id) else number for device, number in seen)
+        taken, devices = self.in_use.taken, reachable.devices
+        faces: list[Any] = [device.known.get(ask) for device in devices]
+        if None in faces:
+            faces = [face(ask, device, self._matches) for device in devices]
+        return tuple([~number if one.id in taken else number for one, number in zip(devices, faces, strict=True)])
 
     def _search(self, ask: Ask, reachable: Reachable) -> tuple[Place, ...] | NoDevices:
         return Search(ask, reachable, self.in_use, self._matches, self._budget).run()

@@ -47,7 +47,7 @@ class Counters:
         found = self._reachable.pool(pool)
         left = dict(_flat(found.counters))
         for device in found.consumers:
-            if self._in_use.any(device.id):
+            if device.id in self._in_use.taken:
                 for key, amount in _flat(device.view.counters):
                     left[key] -= amount
         return left

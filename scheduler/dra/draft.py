@@ -50,10 +50,10 @@ class Draft:
         chosen = self._whole.get(device.id)
         if option.request.admin:
             return chosen is None or claim not in chosen
-        if chosen or self._in_use.whole(device.id):
-            return False
-        # A device that could be shared once may still be shared, whatever its slice says now.
-        return device.view.shareable or not self._in_use.shared(device.id)
+        if chosen or device.id not in self._in_use.taken:
+            return not chosen
+        # What was given out in shares stays so until they are gone, whatever the slice says now.
+        return device.view.shareable and not self._in_use.whole(device.id)
 
     def has_room(self, device: Device, wanted: Suit) -> bool:
         """Whether enough is left of a device that is shared."""

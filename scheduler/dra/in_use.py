@@ -9,7 +9,7 @@ from typing import Final
 
 from kubenexus.common.objects import AllocatedDevice
 from kubenexus.common.objects.reading import Amounts
-from kubenexus.scheduler.dra.pools import DeviceId, PoolId
+from kubenexus.scheduler.dra.pools import DeviceId
 
 Held = tuple[AllocatedDevice, ...]
 
@@ -23,12 +23,11 @@ class InUse:
     """
 
     def __init__(self) -> None:
-        self._held: dict[str, Held] = {}
-        self._whole: dict[DeviceId, int] = {}
+        self.taken: dict[DeviceId, int] = {}
+        """the devices that claims have, or have shares of, and how many claims; only to be read"""
         self._shares: dict[DeviceId, int] = {}
         self._consumed: dict[DeviceId, Amounts] = {}
-        self._stamps: dict[PoolId, int] = {}
-        self._clock = 0
+        self._held: dict[str, Held] = {}
 
     def hold(self, claim: str, devices: Iterable[AllocatedDevice]) -> Held:
         """From now on a claim (by any key that stays the same) has just these devices; returns what it had."""
@@ -50,32 +49,23 @@ class InUse:
 
     def whole(self, device: DeviceId) -> bool:
         """Whether a claim has the device for itself."""
-        return device in self._whole
+        return self.taken.get(device, 0) > self._shares.get(device, 0)
 
     def shared(self, device: DeviceId) -> bool:
         """Whether claims have shares of the device."""
         return device in self._shares
 
-    def any(self, device: DeviceId) -> bool:
-        """Whether a claim has the device, or a share of it."""
-        return device in self._whole or device in self._shares
-
     def consumed(self, device: DeviceId) -> Mapping[str, Fraction]:
         """How much of the device's capacities its shares have, by the names of its slice."""
         return self._consumed.get(device, _NOTHING)
-
-    def stamp(self, pool: PoolId) -> int:
-        """A number that changes with every change in a pool, and never comes back."""
-        return self._stamps.get(pool, 0)
 
     def _count(self, one: AllocatedDevice, sign: int) -> None:
         if one.admin:
             return
         device = DeviceId(one.driver, one.pool, one.device)
-        self._clock += 1
-        self._stamps[PoolId(one.driver, one.pool)] = self._clock
-        _add(self._shares if one.share else self._whole, device, sign)
-        if one.share and one.consumed:
+        _add(self.taken, device, sign)
+        if one.share:
+            _add(self._shares, device, sign)
             self._consume(device, one.consumed, sign)
 
     def _consume(self, device: DeviceId, amounts: Amounts, sign: int) -> None:

@@ -33,11 +33,11 @@ class Inventory:
     def __init__(self) -> None:
         self._slices: dict[str, Slice] = {}
         self._local: dict[str, dict[str, Slice]] = {}
+        """by node, slices with devices of that node alone"""
         self._shared: dict[str, Slice] = {}
+        """other slices with devices"""
         self._pools: dict[PoolId, dict[str, Slice]] = {}
         self._reachable: dict[str, tuple[Mapping[str, str], Reachable]] = {}
-        self.version = 0
-        """grows with every change"""
 
     def set(self, view: ResourceSliceView) -> None:
         """A slice came or changed."""
@@ -46,17 +46,19 @@ class Inventory:
             return
         self.remove(view.name)
         made = self._slices[view.name] = Slice(view)
-        self._home(made)[view.name] = made
         self._pools.setdefault(made.pool, {})[view.name] = made
-        self._forget(made)
+        if not view.counters:
+            self._home(made)[view.name] = made
+        self._forget(made.pool)
 
     def remove(self, name: str) -> None:
         """A slice went, if it was there."""
         known = self._slices.pop(name, None)
         if known is None:
             return
-        self._forget(known)
-        del self._home(known)[name], self._pools[known.pool][name]
+        self._forget(known.pool)
+        self._home(known).pop(name, None)
+        del self._pools[known.pool][name]
 
     def reachable(self, name: str, labels: Mapping[str, str]) -> Reachable:
         """What a node can use."""
@@ -67,51 +69,53 @@ class Inventory:
         self._reachable[name] = labels, found
         return found
 
-    def _home(self, one: Slice) -> dict[str, Slice]:
-        return self._local.setdefault(one.local, {}) if one.local else self._shared
+    def users(self, pool: PoolId) -> frozenset[str] | None:
+        """The nodes that may use devices of a pool, so that it may matter to them what is taken from it; None: any."""
+        slices = self._pools.get(pool, {}).values()
+        names = frozenset(one.view.reach.node for one in slices if not one.view.counters)
+        return None if "" in names else names
 
-    def _forget(self, changed: Slice) -> None:
-        """Drop what is kept of nodes that the change of a slice may concern: all that slices of its pool are for."""
-        self.version += 1
-        homes = {one.local for one in self._pools[changed.pool].values()} | {changed.local}
-        if "" in homes:
+    def _home(self, one: Slice) -> dict[str, Slice]:
+        node = one.view.reach.node
+        return self._local.setdefault(node, {}) if node else self._shared
+
+    def _forget(self, changed: PoolId) -> None:
+        """Drop what is kept of the nodes that a pool is for."""
+        users = self.users(changed)
+        if users is None:
             self._reachable.clear()
-        for home in homes:
-            self._reachable.pop(home, None)
+        for node in users or ():
+            self._reachable.pop(node, None)
 
     def _gather(self, name: str, labels: Mapping[str, str]) -> Reachable:
         candidates = [*self._local.get(name, {}).values(), *self._shared.values()]
-        for one in candidates:
-            if problem := _unreadable(one):
-                return Reachable((), (), alike=False, problem=problem)
-        newest: dict[PoolId, list[Slice]] = {}
+        problem = next(filter(None, map(_unreadable, candidates)), "")
+        if problem:
+            return Reachable((), (), alike=False, problem=problem)
+        found: dict[PoolId, list[Slice]] = {}
         for one in candidates:
             if one.concerns(name, labels):
-                _add(newest, one)
-        built = (self._build(slices, name, labels) for slices in newest.values())
+                found.setdefault(one.pool, []).append(one)
+        built = (self._build(slices, name, labels) for slices in found.values())
         pools = sorted((pool for pool in built if pool is not None), key=lambda pool: (pool.conditional, pool.id))
         devices = tuple(device for pool in pools for device in pool.devices)
         alike = all(device.plain for device in devices) and not any(pool.problem for pool in pools)
         return Reachable(tuple(pools), devices, alike)
 
-    def _build(self, slices: list[Slice], name: str, labels: Mapping[str, str]) -> NodePool | None:
-        """The pool of these slices of one generation; None if a newer one has nothing for the node any more."""
-        pool = slices[0].view.pool
-        if len(slices) == pool.slices:
-            return build_pool(slices, slices, name, labels)
-        everything = self._pools[slices[0].pool].values()
-        if any(one.view.pool.generation > pool.generation for one in everything):
+    def _build(self, concerned: list[Slice], name: str, labels: Mapping[str, str]) -> NodePool | None:
+        """A pool, given its slices with devices for a node; None if a newer generation has none for it any more.
+
+        Counters of a pool are needed wherever it is used.
+        """
+        everything = self._pools[concerned[0].pool].values()
+        relevant = [*concerned, *(one for one in everything if one.view.counters)]
+        newest = max(one.view.pool.generation for one in relevant)
+        relevant = [one for one in relevant if one.view.pool.generation == newest]
+        if len(relevant) == relevant[0].view.pool.slices:
+            return build_pool(relevant, relevant, name, labels)
+        if any(one.view.pool.generation > newest for one in everything):
             return None
-        same = [one for one in everything if one.view.pool.generation == pool.generation]
-        return build_pool(slices, same, name, labels)
-
-
-def _add(newest: dict[PoolId, list[Slice]], one: Slice) -> None:
-    slices = newest.setdefault(one.pool, [])
-    if slices and one.view.pool.generation > slices[0].view.pool.generation:
-        slices.clear()
-    if not slices or one.view.pool.generation == slices[0].view.pool.generation:
-        slices.append(one)
+        return build_pool(relevant, [one for one in everything if one.view.pool.generation == newest], name, labels)
 
 
 def _unreadable(one: Slice) -> str:

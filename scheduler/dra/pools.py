@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from kubenexus.common.cel import Facts
 from kubenexus.common.objects import DeviceView, Reach, ResourceSliceView
 from kubenexus.common.objects.reading import Amounts
 
@@ -40,7 +41,7 @@ class Device:
     again and again: what was found out about this one, by whatever was asked.
     """
 
-    __slots__ = ("id", "known", "plain", "pool", "reach", "view")
+    __slots__ = ("_facts", "id", "known", "plain", "pool", "reach", "view")
 
     def __init__(self, pool: PoolId, view: DeviceView, reach: Reach) -> None:
         self.id = DeviceId(pool.driver, pool.name, view.name)
@@ -50,6 +51,14 @@ class Device:
         self.plain = not view.shareable and not view.counters
         """whether it is in use or not, and that is all there is to it"""
         self.known: dict[Any, Any] = {}
+        self._facts: Facts | None = None
+
+    @property
+    def facts(self) -> Facts:
+        """What selectors see of it."""
+        if self._facts is None:
+            self._facts = Facts.of(self.id.driver, self.view)
+        return self._facts
 
     def __repr__(self) -> str:
         return f"Device({self.id})"
@@ -67,15 +76,8 @@ class Slice:
             Device(self.pool, one, one.reach if view.per_device else view.reach) for one in view.devices
         )
 
-    @property
-    def local(self) -> str:
-        """The one node that it is for; empty if it may be for several, or holds counters, which concern the pool."""
-        return "" if self.view.counters else self.view.reach.node
-
     def concerns(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether a node can use something of it. Counters are needed by all that use the pool."""
-        if self.view.counters:
-            return True
+        """Whether a node can use a device of it."""
         if self.view.per_device:
             return any(reaches(one.reach, name, labels) for one in self.devices)
         return reaches(self.view.reach, name, labels)

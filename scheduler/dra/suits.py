@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Final, NamedTuple
 
+from kubenexus.common.cel import CelError, CelRuntimeError, compile_selector
 from kubenexus.common.objects.reading import Amounts
 from kubenexus.scheduler.dra.ask import Ask, Option
 from kubenexus.scheduler.dra.capacity import portion
 from kubenexus.scheduler.dra.pools import Device
 
 Matches = Callable[[str, Device], bool]
-"""Whether a device matches a CEL expression. Raises `SelectorError`."""
+"""Whether a device matches an expression; raises `CelError` or `CelRuntimeError` if there is no answer."""
 
 _MOST_KNOWN: Final = 1024
 _EFFECTS: Final = frozenset(("NoSchedule", "NoExecute"))
 
 
-class SelectorError(ValueError):
-    """An expression that cannot be compiled, or not be evaluated on a device; the text says why."""
+def matches_cel(expression: str, device: Device) -> bool:
+    """Whether a device matches an expression, as Kubernetes evaluates it."""
+    return compile_selector(expression).matches(device.facts)
 
 
 class Suit(NamedTuple):
-    """A device that a request means. It gets it only if it tolerates its taints.
+    """A device that a request means. With `tainted` it cannot have it, for want of a toleration.
 
     `portion` is what it takes of a device that can be shared.
     """
@@ -50,16 +52,21 @@ def suit(option: Option, device: Device, matches: Matches) -> Suit | Fault | Non
 
 
 def _suit(option: Option, device: Device, matches: Matches) -> Suit | Fault | None:
+    tainted = _tainted(option, device)
+    if tainted and option.request.count is not None:
+        return None  # only who wants all devices has to know which it cannot have
     if option.selectors and device.view.unreadable:
         return Fault(f"the device {device.id} has attributes of no known kind: {', '.join(device.view.unreadable)}")
     for expression, whose in option.selectors:
         try:
             if not matches(expression, device):
                 return None
-        except SelectorError as error:
+        except (CelError, CelRuntimeError) as error:
             return Fault(f"a selector of {whose} cannot be evaluated on the device {device.id}: {error}")
+    if not (device.view.shareable or option.request.capacity):
+        return Suit(tainted)
     taken = portion(option.request.capacity, device.view.capacity.values())
-    return None if taken is None else Suit(_tainted(option, device), taken if device.view.shareable else None)
+    return None if taken is None else Suit(tainted, taken if device.view.shareable else None)
 
 
 def _tainted(option: Option, device: Device) -> bool:
@@ -74,7 +81,7 @@ def face(ask: Ask, device: Device, matches: Matches) -> int:
 
     Devices that draw on counters are alike only in one pool.
     """
-    known = device.known.get(ask)
+    known: int | None = device.known.get(ask)
     if known is None:
         values = (device.view.attributes.get(name) for name in ask.attributes)
         drawn = tuple((name, tuple(counters.items())) for name, counters in device.view.counters.items())
@@ -84,4 +91,4 @@ def face(ask: Ask, device: Device, matches: Matches) -> int:
             (device.pool, drawn) if drawn else None,
         )
         known = device.known[ask] = ask.faces.setdefault(seen, len(ask.faces))
-    return int(known)
+    return known

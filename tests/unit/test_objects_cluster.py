@@ -13,6 +13,7 @@ from kubenexus.common.objects import (
     ClaimRef,
     Constraint,
     Consumer,
+    DeviceConfig,
     DriverView,
     ImageView,
     Owner,
@@ -23,6 +24,7 @@ from kubenexus.common.objects import (
     project_csi_driver,
     project_csi_node,
     project_csi_storage_capacity,
+    project_device_class,
     project_namespace,
     project_node,
     project_persistent_volume,
@@ -275,6 +277,16 @@ def test_capacity_that_is_shared_out_in_portions() -> None:
     assert memory.default == memory.minimum == memory.step == 1 << 30
     assert memory.maximum == 8 << 30
     assert (slots.allowed, slots.minimum) == ((Fraction(1), Fraction(2)), None)
+    assert (memory.spelled, slots.spelled) == ("memory", "slots")
+
+
+def test_a_device_that_must_be_prepared() -> None:
+    raw = resource_slice("s", "d", "n1").device("a").build()
+    conditions = {"bindingConditions": ["Linked"], "bindingFailureConditions": ["Broken"], "bindsToNode": True}
+    raw["spec"]["devices"][0] |= conditions
+    (device,) = project_resource_slice(raw).devices
+    assert (device.binding_conditions, device.failure_conditions) == (("Linked",), ("Broken",))
+    assert device.binds_to_node
 
 
 def test_an_attribute_of_two_kinds_is_unknown() -> None:
@@ -282,6 +294,7 @@ def test_an_attribute_of_two_kinds_is_unknown() -> None:
     raw["spec"]["devices"][0]["attributes"]["bad"] = {"int": 1, "string": "1"}
     view = project_resource_slice(raw)
     assert view.devices[0].attributes == {"d/good": 1}
+    assert view.devices[0].unreadable == ("d/bad",)
     assert view.problems == ("spec.devices[0].attributes.bad has not exactly one of int, bool, string, version",)
 
 
@@ -290,7 +303,7 @@ def test_a_resource_claim() -> None:
         "deviceClassName": "gpu",
         "selectors": [{"cel": {"expression": "true"}}],
         "count": 2,
-        "tolerations": [{"key": "bad", "operator": "Exists"}],
+        "tolerations": [{"key": "bad", "operator": "Exists"}, {"key": "worn", "tolerationSeconds": 60}],
         "capacity": {"requests": {"memory": "1Gi"}},
     }
     either = [
@@ -300,6 +313,7 @@ def test_a_resource_claim() -> None:
     spec = {
         "requests": [{"name": "main", "exactly": exactly}, {"name": "extra", "firstAvailable": either}],
         "constraints": [{"requests": ["main"], "matchAttribute": "d/numa"}],
+        "config": [{"requests": ["main"], "opaque": {"driver": "d", "parameters": {"a": 1}}}],
     }
     raw = Builder("resource.k8s.io/v1", "ResourceClaim", "c", "team").set("spec.devices", spec)
     view = project_resource_claim(raw.build())
@@ -307,13 +321,32 @@ def test_a_resource_claim() -> None:
     assert (main.name, extra.name, view.allocation, view.reserved_for) == ("main", "extra", None, ())
     (only,) = main.options
     assert (only.device_class, only.selectors, only.count, only.admin) == ("gpu", ("true",), 2, False)
-    assert only.tolerations == (Toleration("bad", "Exists", "", ""),)
+    assert only.tolerations == (Toleration("bad", "Exists", "", ""), Toleration("worn", "", "", ""))
+    assert only.seconds == (None, 60)
     assert only.capacity == {"memory": 1 << 30}
     assert [(one.name, one.device_class, one.count) for one in extra.options] == [
         ("big", "h100", 1),
         ("all", "a10", None),
     ]
     assert view.constraints == (Constraint(("main",), "d/numa", ""),)
+    assert view.config == (DeviceConfig(("main",), {"opaque": {"driver": "d", "parameters": {"a": 1}}}),)
+
+
+def test_a_claim_that_asks_in_an_unknown_way() -> None:
+    request = {"name": "main", "exactly": {"deviceClassName": "gpu", "allocationMode": "Some"}}
+    raw = Builder("resource.k8s.io/v1", "ResourceClaim", "c", "team").set("spec.devices.requests", [request])
+    (problem,) = project_resource_claim(raw.build()).problems
+    assert problem == "spec.devices.requests[0].exactly.allocationMode is Some, neither ExactCount nor All"
+
+
+def test_a_device_class() -> None:
+    raw = Builder("resource.k8s.io/v1", "DeviceClass", "gpu")
+    raw.set("spec.selectors", [{"cel": {"expression": "true"}}, {"future": {}}])
+    raw.set("spec.config", [{"opaque": {"driver": "d", "parameters": {}}}])
+    raw.set("spec.extendedResourceName", "example.com/gpu")
+    view = project_device_class(raw.build())
+    assert (view.name, view.selectors, view.extended_resource) == ("gpu", ("true", ""), "example.com/gpu")
+    assert view.config == (DeviceConfig((), {"opaque": {"driver": "d", "parameters": {}}}),)
 
 
 def test_an_allocated_claim() -> None:

@@ -1,0 +1,32 @@
+"""Why claims cannot be satisfied on a node, for people."""
+
+from __future__ import annotations
+
+from kubenexus.scheduler.dra.ask import Ask, Option
+from kubenexus.scheduler.dra.in_use import InUse
+from kubenexus.scheduler.dra.inventory import Reachable
+from kubenexus.scheduler.dra.suits import Matches, Suit, suit
+
+
+def shortage(ask: Ask, reachable: Reachable, in_use: InUse, matches: Matches) -> str:
+    """The first request that the node cannot satisfy even alone, and what it has for it."""
+    for claim in ask.claims:
+        for options in claim.requests:
+            lacks = [_lack(option, reachable, in_use, matches) for option in options]
+            if all(lacks):
+                return "; ".join(lacks)
+    return "each request could be satisfied alone, but not all of them together, or not within their constraints"
+
+
+def _lack(option: Option, reachable: Reachable, in_use: InUse, matches: Matches) -> str:
+    """What an option lacks on a node; empty if it could be had."""
+    meant = [device for device in reachable.devices if isinstance(suit(option, device, matches), Suit)]
+    admin, count = option.request.admin, option.request.count
+    free = meant if admin else [one for one in meant if one.view.shareable or one.id not in in_use.taken]
+    if len(free) >= (count or 1):
+        return ""
+    what = "all devices" if count is None else "1 device" if count == 1 else f"{count} devices"
+    asked = f"the request {option.name} asks for {what} of the class {option.request.device_class}"
+    if not meant:
+        return f"{asked}, and the node has none that it may have"
+    return f"{asked}, and of {len(meant)} on the node {len(free)} {'is' if len(free) == 1 else 'are'} free"
