@@ -6,7 +6,6 @@ from kubenexus.scheduler.dra.allocate import BUDGET, Allocator, Found
 from kubenexus.scheduler.dra.ask import Ask, NoDevices
 from kubenexus.scheduler.dra.in_use import Held, InUse
 from kubenexus.scheduler.dra.inventory import Inventory, Reachable
-from kubenexus.scheduler.dra.matching import matches
 from kubenexus.scheduler.dra.pools import Device, DeviceId, PoolId
 from kubenexus.scheduler.dra.result import Grant, Pick, ShareIds
 from kubenexus.scheduler.dra.suits import Matches
@@ -28,5 +27,4 @@ __all__ = [
     "PoolId",
     "Reachable",
     "ShareIds",
-    "matches",
 ]

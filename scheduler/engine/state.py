@@ -21,7 +21,7 @@ import numpy.typing as npt
 from kubenexus.common.objects import Labels, NodeView, PodView, Usage
 from kubenexus.scheduler.devices.ledger import Ledger
 from kubenexus.scheduler.devices.sources import NodeSlice
-from kubenexus.scheduler.dra import Allocator, matches
+from kubenexus.scheduler.dra import Allocator
 from kubenexus.scheduler.engine.carried import CarriedTerms
 from kubenexus.scheduler.engine.changes import ChangeLog
 from kubenexus.scheduler.engine.counts import Counts, PodCounts, Question, kind_of
@@ -61,9 +61,8 @@ class State:
         """what else plugins look up: volumes, claims, services, budgets"""
         self.devices = Ledger(self)
         """the NUMA nodes and GPUs of every node, and who has them"""
-        self.allocator = Allocator(
-            self.objects.slices.inventory, self.objects.claims.in_use, self.objects.device_classes, matches
-        )
+        objects = self.objects
+        self.allocator = Allocator(objects.slices.inventory, objects.claims.in_use, objects.device_classes)
         """finds devices for claims"""
         self.waiting = Waiting()
         """what pods ask for that are in no column yet"""

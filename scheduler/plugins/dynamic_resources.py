@@ -161,10 +161,14 @@ def _short(ask: Ask, state: State, at: At) -> Iterator[Refusal]:
             found = state.allocator.refusal(ask, state.name(node), state.node(node).meta.labels)
             if found is not None:
                 reasons[found].append(position)
+
+    def tell(node: int) -> str:
+        return state.allocator.explain(ask, state.name(node), state.node(node).meta.labels)
+
     for why, positions in reasons.items():
         refused = np.zeros(len(nodes), dtype=np.bool_)
         refused[positions] = True
-        yield Refusal(refused, why.reason, Code.ERROR if why.fatal else Code.UNRESOLVABLE)
+        yield Refusal(refused, why.reason, *((Code.ERROR,) if why.fatal else (Code.UNRESOLVABLE, tell)))
 
 
 def _rank(term: Devices, state: State, node: int) -> int:
