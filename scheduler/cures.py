@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kubenexus.common.objects import Taint
+from kubenexus.common.objects import Labels, Taint
+from kubenexus.scheduler.dra import NONE_AT_ALL, Ask
 from kubenexus.scheduler.engine.cycle import Park, Preempt
 from kubenexus.scheduler.engine.state import CPU, State
 from kubenexus.scheduler.plugins.taints import FORBID, taints_of
@@ -25,7 +26,7 @@ def sentence(park: Park, state: State) -> str:
 
 def cure(park: Park, state: State) -> str:
     """What to do for the pod; empty if that cannot be told."""
-    helpers = (_too_large, _no_such_label, _taints, _cordoned)
+    helpers = (_too_large, _no_such_label, _taints, _cordoned, _devices)
     return next((text for helper in helpers for text in helper(park, state)), "")
 
 
@@ -71,6 +72,24 @@ def _cordoned(park: Park, state: State) -> Iterator[str]:
     nodes = _nodes(park, "NodeUnschedulable")
     if nodes:
         yield f"Uncordon {min(map(state.name, nodes))} if it is to take pods again."
+
+
+def _devices(park: Park, state: State) -> Iterator[str]:
+    """Devices for the pod's claims: whether there are any such."""
+    wanting = state.objects.claims.wanting(park.pod)
+    ask = state.allocator.ask(wanting) if wanting and _nodes(park, "DynamicResources") else None
+    if not isinstance(ask, Ask):
+        return
+    lacks = {name: state.allocator.lack(ask, name, labels) for name, labels in _labels(state)}
+    if all(lacks.values()):
+        first = min(lacks, key=lambda name: (lacks[name].endswith(NONE_AT_ALL), name), default="")
+        yield f"No node could satisfy its claims even if nothing were in use: on {first} {lacks[first]}."
+    else:
+        yield "Devices of that kind are in use: the pod is placed when others give them back."
+
+
+def _labels(state: State) -> Iterator[tuple[str, Labels]]:
+    return ((view.name, view.meta.labels) for view in map(state.node, state.live()))
 
 
 def _nodes(park: Park, plugin: str) -> tuple[int, ...]:

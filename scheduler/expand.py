@@ -7,7 +7,7 @@ uids are made from names, so that the same manifests give the same pods.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from zlib import crc32
@@ -18,6 +18,8 @@ from kubenexus.common.objects.reading import identified
 Obj = dict[str, Any]
 
 _CLAIM: Final = "PersistentVolumeClaim"
+_CLAIM_TEMPLATE: Final = "ResourceClaimTemplate"
+_DEVICES: Final = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
 _JOB_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 
 
@@ -29,11 +31,17 @@ def expand_all(objects: Iterable[Obj]) -> list[Obj]:
     """
     given = list(objects)
     busy = {uid for obj in given for uid in _owners(obj)}
+    templates = {_identity(obj): obj for obj in given if obj.get("kind") == _CLAIM_TEMPLATE}
     made: list[Obj] = []
     listed: list[Obj] = []
     for obj in given:
         for one in expand(obj) if uid_of(obj) not in busy else [obj]:
-            (listed if one is obj or one["kind"] == "Pod" else made).append(one)
+            if one.get("kind") == "Pod":
+                *claims, pod = _with_devices(one, templates)
+                made += claims
+                listed.append(pod)
+            else:
+                (listed if one is obj else made).append(one)
     return made + listed
 
 
@@ -217,6 +225,31 @@ def _pod(pod: Obj) -> list[Obj]:
     templates = [(one.get("name"), Fields(one["ephemeral"], []).child("volumeClaimTemplate")) for one in ephemeral]
     namespace, owner = meta.get("namespace") or "default", {"apiVersion": "v1", **pod}
     return [*(_claim(namespace, f"{meta.get('name')}-{name}", one, owner) for name, one in templates), pod]
+
+
+def _with_devices(pod: Obj, templates: Mapping[tuple[str, str], Obj]) -> list[Obj]:
+    """A pod itself, after the claims for devices that are made for it, of which it is told. It may be malformed."""
+    meta, spec = Fields(pod, []).child("metadata"), Fields(pod, []).child("spec")
+    namespace = meta.text("namespace") or "default"
+    named = ((one.text("name"), one.text("resourceClaimTemplateName")) for one in spec.children("resourceClaims"))
+    found = [(name, templates.get((namespace, template))) for name, template in named if template]
+    if not found or Fields(pod, []).child("status").items("resourceClaimStatuses"):
+        return [pod]
+    claims, told = [], []
+    for name, template in found:
+        if template is not None:
+            made = f"{meta.text('name')}-{name}"
+            model = Fields(template, []).child("spec")
+            owned = {"name": made, "namespace": namespace, "ownerReferences": [_reference({"apiVersion": "v1", **pod})]}
+            own = {**model.child("metadata").raw, **owned}
+            claims.append({**_DEVICES, "metadata": own, "spec": model.child("spec").raw})
+            told.append({"name": name, "resourceClaimName": made})
+    return [*claims, {**pod, "status": {**(pod.get("status") or {}), "resourceClaimStatuses": told}}]
+
+
+def _identity(obj: Obj) -> tuple[str, str]:
+    meta = Fields(obj, []).child("metadata")
+    return meta.text("namespace") or "default", meta.text("name")
 
 
 def _job_set(job_set: _Workload) -> Iterator[Obj]:

@@ -5,10 +5,9 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import Enum, auto
 
-from kubenexus.common.objects import PersistentVolumeClaimView, PodView, ResourceClaimView
+from kubenexus.common.objects import PersistentVolumeClaimView, PodView
 from kubenexus.scheduler.actions import Bind, Use
 from kubenexus.scheduler.engine.objects import Objects
 from kubenexus.scheduler.plugins.dynamic_resources import ClaimDecision
@@ -24,7 +23,7 @@ class Ready(Enum):
 def uses(pod: PodView, devices: ClaimDecision, objects: Objects) -> tuple[Use, ...]:
     """The pod's claims that do not say yet that it uses them."""
     given = {grant.claim.name for grant, _ in devices.grants}
-    open_ = (claim for claim in _claims(pod, objects) if all(one.uid != pod.uid for one in claim.reserved_for))
+    open_ = (claim for claim in objects.claims.of(pod) if all(one.uid != pod.uid for one in claim.reserved_for))
     return tuple(Use(claim.name, claim.name in given) for claim in open_)
 
 
@@ -32,7 +31,7 @@ def useless(pod: PodView, objects: Objects) -> tuple[str, ...]:
     """The claims of a pod without a node that have devices for it alone: they only keep it from going elsewhere."""
     return tuple(
         claim.name
-        for claim in _claims(pod, objects)
+        for claim in objects.claims.of(pod)
         if claim.allocation is not None and [one.uid for one in claim.reserved_for] == [pod.uid]
     )
 
@@ -43,7 +42,7 @@ def readiness(bind: Bind, objects: Objects) -> Ready | str:
     volumes = [objects.pvcs.get(f"{pod.namespace}/{name}") for name, _ in pod.volume_claims]
     if any(one is None or (not one.bound and not _is_coming(one, bind.node, objects)) for one in volumes):
         return "a volume that was being made for it will not be"
-    claims = list(_claims(pod, objects))
+    claims = list(objects.claims.of(pod))
     if len(claims) < len({one.claim for one in pod.resource_claims}):
         return "a claim for devices is gone"
     waits = any(one is not None and not one.bound for one in volumes) or any(claim.unready for claim in claims)
@@ -54,10 +53,3 @@ def _is_coming(claim: PersistentVolumeClaimView, node: str, objects: Objects) ->
     """Whether a volume of the claim is being bound, or made for the node."""
     chosen = any(volume.claim and volume.claim.uid == claim.meta.uid for volume in objects.pvs.values())
     return bool(chosen or claim.volume or claim.selected_node == node)
-
-
-def _claims(pod: PodView, objects: Objects) -> Iterator[ResourceClaimView]:
-    for name in dict.fromkeys(one.claim for one in pod.resource_claims):
-        claim = objects.claims.get(f"{pod.namespace}/{name}")
-        if claim is not None:
-            yield claim

@@ -21,6 +21,7 @@ from kubenexus.scheduler.engine.queue import Queue
 from kubenexus.scheduler.expand import expand_all
 from kubenexus.scheduler.explanation import explain_nodes
 from kubenexus.scheduler.muster import Muster
+from kubenexus.scheduler.plugins.dynamic_resources import ClaimDecision
 from kubenexus.scheduler.profiles import build_cycles
 from kubenexus.scheduler.world import World, owner_in
 
@@ -75,6 +76,8 @@ class Simulation:
     _queue: Queue = field(default_factory=Queue, init=False)
     _muster: Muster = field(init=False)
     _gangs: Gangs = field(init=False)
+    _devices: dict[str, tuple[ClaimDecision, ...]] = field(default_factory=dict, init=False)
+    """by uid, what a pod's claims got"""
     _notes: dict[str, str] = field(default_factory=dict, init=False)
     """by uid, whom a pod drove out and who drove it out"""
 
@@ -106,9 +109,11 @@ class Simulation:
         self._muster.waits(pod, 0.0)
 
     def leave(self, uid: str) -> None:
-        """A pod that had a node is gone."""
+        """A pod that had a node is gone, and devices that its claims got here are free."""
         self.world.state.remove(uid)
         self._muster.gone(uid, 0.0)
+        for one in self._devices.pop(uid, ()):
+            one.forget(self.world.state.objects)
 
     def attempt(self, pod: PodView) -> list[Entry]:
         """Try to place a pod now, or its whole gang. Pods that have to make room for it leave at once."""
@@ -142,6 +147,7 @@ class Simulation:
         for pod in call.pods:
             place = placed.get(pod.uid)
             if place is not None and not is_placeholder(pod):
+                self._keep(place)
                 entries.append(Entry(pod, place.node, nodes=nodes.get(pod.uid), taken=place.annotations))
         return [*entries, *(entry for pod in decision.left for entry in self.attempt(pod))]
 
@@ -164,6 +170,11 @@ class Simulation:
     def _note(self, pod: PodView, what: str) -> None:
         """Say from now on what happened to a pod."""
         self._notes[pod.uid] = f"{self._notes[pod.uid]}; {what}" if pod.uid in self._notes else what
+
+    def _keep(self, place: Place) -> None:
+        """Remember what goes when the pod goes."""
+        if devices := tuple(one for one in place.taken if isinstance(one, ClaimDecision)):
+            self._devices[place.pod.uid] = devices
 
     def hopeless(self, pod: PodView) -> bool:
         """Whether certainly no node takes the pod now; quicker than an attempt, and says nothing of preemption."""
@@ -211,6 +222,7 @@ class Simulation:
         nodes = explain_nodes(cycle, pod) if self.explain else None
         decision = cycle.decide(pod)
         if isinstance(decision, Place):
+            self._keep(decision)
             return Entry(pod, decision.node, nodes=nodes, taken=decision.annotations)
         victims = tuple(one._replace(node="") for one in decision.victims) if isinstance(decision, Preempt) else ()
         lonely = bool(decision.verdicts) and _is_lonely(decision, cycle)

@@ -9,9 +9,11 @@ from kubenexus.scheduler.dra.inventory import Inventory, Reachable
 from kubenexus.scheduler.dra.pools import Device, DeviceId, PoolId
 from kubenexus.scheduler.dra.result import Grant, Pick, ShareIds
 from kubenexus.scheduler.dra.suits import Matches
+from kubenexus.scheduler.dra.words import NONE_AT_ALL
 
 __all__ = [
     "BUDGET",
+    "NONE_AT_ALL",
     "Allocator",
     "Ask",
     "Device",

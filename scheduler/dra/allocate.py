@@ -17,6 +17,7 @@ from kubenexus.scheduler.dra.words import shortage
 BUDGET: Final = 100_000
 """devices that one search tries at most; some tenths of a second"""
 
+TOGETHER: Final = "each request could be satisfied alone, but not all together, or not within their constraints"
 _MOST_ASKS: Final = 1024
 _MOST_OUTCOMES: Final = 4096
 
@@ -69,7 +70,12 @@ class Allocator:
     def explain(self, ask: Ask, node: str, labels: Mapping[str, str]) -> str:
         """What a node lacks for which nothing was found, in a sentence for people."""
         reachable = self.inventory.reachable(node, labels)
-        return reachable.problem or shortage(ask, reachable, self.in_use, self._matches)
+        return reachable.problem or shortage(ask, reachable, self.in_use, self._matches) or TOGETHER
+
+    def lack(self, ask: Ask, node: str, labels: Mapping[str, str]) -> str:
+        """What a node would lack even if nothing were in use, in such a sentence; empty if nothing."""
+        reachable = self.inventory.reachable(node, labels)
+        return reachable.problem or shortage(ask, reachable, InUse(), self._matches)
 
     def grants(
         self, claims: Sequence[ResourceClaimView], found: Found, node: str, share_ids: ShareIds

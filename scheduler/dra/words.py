@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kubenexus.scheduler.dra.ask import Ask, Option
 from kubenexus.scheduler.dra.in_use import InUse
 from kubenexus.scheduler.dra.inventory import Reachable
 from kubenexus.scheduler.dra.suits import Matches, Suit, suit
 
+NONE_AT_ALL: Final = "the node has none that it may have"
+
 
 def shortage(ask: Ask, reachable: Reachable, in_use: InUse, matches: Matches) -> str:
-    """The first request that the node cannot satisfy even alone, and what it has for it."""
+    """The first request that the node cannot satisfy even alone, and what it has for it; empty if there is none."""
     for claim in ask.claims:
         for options in claim.requests:
             lacks = [_lack(option, reachable, in_use, matches) for option in options]
             if all(lacks):
                 return "; ".join(lacks)
-    return "each request could be satisfied alone, but not all of them together, or not within their constraints"
+    return ""
 
 
 def _lack(option: Option, reachable: Reachable, in_use: InUse, matches: Matches) -> str:
@@ -28,5 +32,5 @@ def _lack(option: Option, reachable: Reachable, in_use: InUse, matches: Matches)
     what = "all devices" if count is None else "1 device" if count == 1 else f"{count} devices"
     asked = f"the request {option.name} asks for {what} of the class {option.request.device_class}"
     if not meant:
-        return f"{asked}, and the node has none that it may have"
+        return f"{asked}, and {NONE_AT_ALL}"
     return f"{asked}, and of {len(meant)} on the node {len(free)} {'is' if len(free) == 1 else 'are'} free"

@@ -6,10 +6,11 @@ back. They are the claim's until the server says what it has, or until whoever d
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from kubenexus.common.objects import Allocation, ResourceClaimView, ResourceSliceView
+from kubenexus.common.objects import Allocation, PodView, ResourceClaimView, ResourceSliceView
 from kubenexus.scheduler.dra import InUse, Inventory
 from kubenexus.scheduler.engine.table import Table
 
@@ -42,6 +43,16 @@ class Claims(Table[ResourceClaimView]):
         self._granted.pop(key, None)
         self.in_use.hold(key, ())
         super().remove(key)
+
+    def of(self, pod: PodView) -> Iterator[ResourceClaimView]:
+        """The claims of a pod that are there."""
+        for name in dict.fromkeys(one.claim for one in pod.resource_claims):
+            if (claim := self.get(f"{pod.namespace}/{name}")) is not None:
+                yield claim
+
+    def wanting(self, pod: PodView) -> tuple[ResourceClaimView, ...]:
+        """Those of a pod's claims that have no devices."""
+        return tuple(claim for claim in self.of(pod) if claim.allocation is None)
 
     def grant(self, key: str, granted: Granted) -> None:
         """A claim that has no devices has these from now on, though nobody has written it yet."""

@@ -13,7 +13,7 @@ Obj = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "examples"
 CLUSTER = "cluster.yaml"
-BUILT_IN = frozenset(("", "apps", "batch", "policy"))
+BUILT_IN = frozenset(("", "apps", "batch", "policy", "resource.k8s.io"))
 """API groups that every cluster serves"""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from kubenexus.common import vocabulary as v
 from kubenexus.common.cli import main
 from kubenexus.common.gangs import Gang, PodFacts, resolve
+from tests.devices import resource_slice
 from tests.docs import examples
 from tests.owners import Known, reference
 
@@ -28,8 +30,9 @@ PLACED = {
     "quickstart.yaml": 4,
     "spark.yaml": 1,
 }
-OTHERS = {"cluster.yaml", "simulate.yaml", "webhook.yaml"}
-"""nodes to place on, and examples of refusals"""
+CLAIMS = "claims.yaml"
+OTHERS = {"cluster.yaml", "simulate.yaml", "webhook.yaml", CLAIMS}
+"""nodes to place on, examples of refusals, and what needs a driver's devices"""
 
 
 def simulate(capsys: Capture, name: str) -> list[Obj]:
@@ -67,6 +70,25 @@ def test_webhook_has_nothing_to_say_against_it(name: str, capsys: Capture) -> No
 
 
 # --- What each shows
+
+
+@pytest.mark.parametrize(("machines", "code"), [(2, 0), (1, 1)])
+def test_claims_get_devices_that_a_driver_publishes(machines: int, code: int, capsys: Capture, tmp_path: Path) -> None:
+    """Each pod gets two, of two machines; with one machine the gang waits."""
+    names = [f"h100-{number}" for number in range(1, machines + 1)]
+    memory = {"memory": {"value": "80Gi"}}
+    slices = [resource_slice(name, 2, "gpu.example.com", capacity=memory) for name in names]
+    driver = tmp_path / "slices.json"
+    driver.write_text(json.dumps({"kind": "List", "items": slices}))
+    words = ["simulate", "-o", "json", "--explain", str(examples.FOLDER / examples.CLUSTER), str(driver)]
+    assert main([*words, str(examples.FOLDER / CLAIMS)]) == code
+    found = json.loads(capsys.readouterr().out)
+    assert sorted(one["node"] for one in found["placements"]) == ([] if code else names)
+    [refused] = (found["pending"] or found["placements"])[0]["nodes"]["h100-3"]["reasons"]
+    assert refused == (
+        "cannot allocate all claims (the request gpus asks for 2 devices of the class gpu.example.com, "
+        "and the node has none that it may have)"
+    )
 
 
 def test_workers_of_pytorch_share_a_fabric_and_have_a_machine_each(capsys: Capture) -> None:
