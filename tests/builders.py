@@ -216,6 +216,35 @@ class SliceBuilder(Builder):
         return self.append("spec.devices", made)
 
 
+class ClaimBuilder(Builder):
+    """A ResourceClaim."""
+
+    def __init__(self, name: str, namespace: str) -> None:
+        super().__init__("resource.k8s.io/v1", "ResourceClaim", name, namespace)
+
+    def request(self, name: str, device_class: str = "gpu", count: int | None = 1, **more: Any) -> Self:
+        """Asks for some devices of a class, or with None for all."""
+        return self.append(
+            "spec.devices.requests", {"name": name, "exactly": device_request(device_class, count, **more)}
+        )
+
+    def either(self, name: str, **options: Obj) -> Self:
+        """Asks for the first of these that can be had."""
+        named = [{"name": key, **option} for key, option in options.items()]
+        return self.append("spec.devices.requests", {"name": name, "firstAvailable": named})
+
+    def constraint(self, kind: str, attribute: str, *requests: str) -> Self:
+        return self.append("spec.devices.constraints", {kind: attribute, "requests": [*requests]})
+
+
+def device_request(device_class: str = "gpu", count: int | None = 1, **more: Any) -> Obj:
+    """Devices of a class; `selectors` are expressions."""
+    mode = {"allocationMode": "All"} if count is None else {"allocationMode": "ExactCount", "count": count}
+    if "selectors" in more:
+        more["selectors"] = [{"cel": {"expression": one}} for one in more["selectors"]]
+    return {"deviceClassName": device_class, **mode, **more}
+
+
 def _attribute(value: str | int | bool) -> Obj:
     kind = "bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "string"
     return {kind: value}
@@ -239,3 +268,12 @@ def job(name: str, template: PodBuilder, namespace: str = "default") -> JobBuild
 
 def resource_slice(name: str, driver: str, node: str, pool: str | None = None) -> SliceBuilder:
     return SliceBuilder(name, driver, node, pool or node)
+
+
+def claim(name: str, namespace: str = "default") -> ClaimBuilder:
+    return ClaimBuilder(name, namespace)
+
+
+def device_class(name: str, *selectors: str) -> Builder:
+    made = [{"cel": {"expression": one}} for one in selectors]
+    return Builder("resource.k8s.io/v1", "DeviceClass", name).set("spec.selectors", made)

@@ -73,6 +73,7 @@ _Scope = dict[str, Type]
 class _Checker:
     def __init__(self, text: str) -> None:
         self._text = text
+        self._loose = False
         self.checked = Checked()
 
     def visit(self, node: Node, scope: _Scope) -> Type:
@@ -127,7 +128,7 @@ class _Checker:
         return DYN
 
     def _call(self, node: Call, scope: _Scope) -> Type:
-        given = tuple(self.visit(arg, scope) for arg in node.args)
+        given = self._given(node, scope)
         declared = FUNCTIONS.get(node.function)
         if declared is None:
             raise self._error(f"undeclared reference to '{node.function}' (in container '')", node)
@@ -145,6 +146,13 @@ class _Checker:
         if node.function == MAYBE_SELECT:
             return self._maybe_select(node, given[0])
         return results[0] if all(result == results[0] for result in results) else DYN
+
+    def _given(self, node: Call, scope: _Scope) -> tuple[Type, ...]:
+        """The types of the arguments. Only the list of a `format` may be written with values of several types."""
+        loose, self._loose = self._loose, self._loose or node.function == "format"
+        given = tuple(self.visit(arg, scope) for arg in node.args)
+        self._loose = loose
+        return given
 
     def _maybe_select(self, node: Call, operand: Type) -> Type:
         name = node.args[1]
@@ -173,9 +181,12 @@ class _Checker:
         found = OPEN
         for node in nodes:
             given = self.visit(node, scope)
-            if not assign(found, given, {}):
+            if assign(found, given, {}):
+                found = more_general(found, given)
+            elif self._loose:
+                found = DYN
+            else:
                 raise self._error(f"expected type '{found}' but found '{given}'", node)
-            found = more_general(found, given)
         return found
 
     def _loop(self, node: Loop, scope: _Scope) -> Type:

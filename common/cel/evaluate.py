@@ -11,6 +11,7 @@ from kubenexus.common.cel import closures, loops
 from kubenexus.common.cel.checker import Checked
 from kubenexus.common.cel.closures import Run
 from kubenexus.common.cel.costs import LIST, MAP
+from kubenexus.common.cel.errors import CelError, CelRuntimeError
 from kubenexus.common.cel.overloads import Overload
 from kubenexus.common.cel.syntax import (
     INSERT,
@@ -39,6 +40,8 @@ _FIELDS: Final = {
 }
 # Evaluated once if their arguments are written out, since they read a text.
 _READERS: Final = frozenset({"quantity", "semver"})
+# The API server tries these when it compiles, if their arguments are written out, and refuses what fails.
+_TRIED: Final = frozenset({"int", "uint", "double", "string", "bool", "bytes"})
 
 
 def build(root: Node, checked: Checked, *, metered: bool) -> tuple[Run, int]:
@@ -98,6 +101,8 @@ class _Builder:
         sure = self._is_sure(node, overloads)
         if node.function in _READERS and sure and all(isinstance(arg, Literal) for arg in node.args):
             return closures.read_once(overloads[0], tuple(arg.value for arg in node.args if isinstance(arg, Literal)))
+        if node.function in _TRIED and all(isinstance(arg, Literal) for arg in node.args):
+            _try(args[0], overloads)
         if self._metered:
             return closures.metered_call(node.function, overloads, args)
         return closures.quick(node, sure, args) or closures.plain_call(node.function, overloads, args, sure=sure)
@@ -150,3 +155,11 @@ class _Builder:
         added = more.args[1]
         assert isinstance(added, ListOf)
         return loops.Collect(test, None, self._charged(LIST + 2, self.build(added.items[0], inside)))
+
+
+def _try(argument: Run, overloads: tuple[Overload, ...]) -> None:
+    """Raises `CelError` if a conversion of a literal fails."""
+    try:
+        closures.plain_call("", overloads, (argument,), sure=False)([])
+    except CelRuntimeError as error:
+        raise CelError(f"program instantiation failed: {error}") from None

@@ -10,18 +10,17 @@ from kubenexus.common.cel.values import INT_MAX, UINT_MAX, Uint
 
 _TOKEN = re.compile(
     r"""(?P<blank>[\t\n\f\r ]+|//[^\n]*)
-    |(?P<text>(?P<prefix>[rR][bB]?|[bB][rR]?)?
+    |(?P<text>(?P<prefix>[rR]|[bB][rR]?)?
         (?P<quoted>'{3}(?:\\.|[^\\])*?'{3}|"{3}(?:\\.|[^\\])*?"{3}|'(?:\\.|[^'\\\r\n])*'|"(?:\\.|[^"\\\r\n])*"))
     |(?P<float>[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|\.[0-9]+(?:[eE][+-]?[0-9]+)?)
     |(?P<int>0[xX][0-9a-fA-F]+[uU]?|[0-9]+[uU]?)
     |(?P<name>[A-Za-z_][A-Za-z0-9_]*)
-    |(?P<quotedname>`[A-Za-z0-9_./\- ]+`)
     |(?P<sign>&&|\|\||[<>=!]=|[-+*/%<>!?:.,()\[\]{}])""",
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
 # Raw texts have no escapes, so that a backslash does not keep a quote from ending them.
 _RAW = re.compile(
-    r"""(?P<text>(?P<prefix>[rR][bB]?|[bB][rR])(?P<quoted>'{3}.*?'{3}|"{3}.*?"{3}|'[^'\r\n]*'|"[^"\r\n]*"))""",
+    r"""(?P<text>(?P<prefix>[rR]|[bB][rR])(?P<quoted>'{3}.*?'{3}|"{3}.*?"{3}|'[^'\r\n]*'|"[^"\r\n]*"))""",
     re.DOTALL,
 )
 _ESCAPE = re.compile(
@@ -36,7 +35,7 @@ _LITERALS = {"true": True, "false": False, "null": None}
 
 
 class Token(NamedTuple):
-    """`kind` is `value` (with the value of the literal), `name`, `quotedname`, `sign` or `end`."""
+    """`kind` is `value` (with the value of the literal), `name`, `sign` or `end`."""
 
     kind: str
     text: str
@@ -75,8 +74,6 @@ def _token(text: str, match: re.Match[str]) -> Token:
         return Token("value", word, at, _LITERALS[word])
     if kind == "name" and word == "in":
         return Token("sign", word, at)
-    if kind == "quotedname":
-        return Token(kind, word[1:-1], at)
     return Token(kind, word, at)
 
 

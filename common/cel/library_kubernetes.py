@@ -68,7 +68,7 @@ def _number(place: int) -> Callable[[Semver], int]:
 OVERLOADS: Final = (
     overload(f"quantity(string) {_Q}", Quantity.read),
     overload("isQuantity(string) bool", _can(Quantity.read)),
-    overload(f".sign({_Q}) int", lambda a: _order(a.nanos, 0)),
+    overload(f"sign({_Q}) int", lambda a: _order(a.nanos, 0)),
     overload(f".isGreaterThan({_Q}, {_Q}) bool", lambda a, b: a.nanos > b.nanos),
     overload(f".isLessThan({_Q}, {_Q}) bool", lambda a, b: a.nanos < b.nanos),
     overload(f".compareTo({_Q}, {_Q}) int", lambda a, b: _order(a.nanos, b.nanos)),

@@ -14,6 +14,8 @@ from kubenexus.common.cel.values import MAX_LIST, NOTHING, Maybe, Uint, equal
 
 _Items = tuple[Any, ...]
 _COMPARABLE: Final = ("int", "uint", "double", "bool", "string", "bytes")
+# The most values that an attribute can have.
+_MAX_VALUES: Final = 48
 _ZEROS: Final = {"int": 0, "uint": Uint(0), "double": 0.0}
 
 
@@ -83,6 +85,15 @@ def _distinct(items: _Items) -> _Items:
     return tuple(found)
 
 
+def _includes(target: object, wanted: object) -> bool:
+    """Whether a value is another one, or a list that has it; for attributes that may be either."""
+    if not isinstance(target, tuple):
+        return equal(target, wanted)
+    if len(target) > _MAX_VALUES:
+        raise CelRuntimeError(f"'includes' function cannot be applied to lists longer than {_MAX_VALUES} values")
+    return any(equal(one, wanted) for one in target)
+
+
 def _holds(items: _Items, wanted: _Items) -> bool:
     return all(any(equal(one, other) for other in items) for one in wanted)
 
@@ -112,6 +123,7 @@ OVERLOADS: Final = (
     overload("lists.range(int) list(int)", _range),
     overload(".first(list(A)) optional_type(A)", lambda items: Maybe(items[:1]) if items else NOTHING),
     overload(".last(list(A)) optional_type(A)", lambda items: Maybe(items[-1:]) if items else NOTHING),
+    overload(".includes(dyn, dyn) bool", _includes),
     overload("sets.contains(list(A), list(A)) bool", _holds),
     overload("sets.equivalent(list(A), list(A)) bool", lambda a, b: _holds(a, b) and _holds(b, a)),
     overload("sets.intersects(list(A), list(A)) bool", lambda a, b: any(_holds(a, (one,)) for one in b)),

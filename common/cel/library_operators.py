@@ -102,8 +102,21 @@ def _comparisons() -> tuple[Overload, ...]:
     pairs = [(kind, kind) for kind in ("bool", "string", "bytes")]
     pairs += [(left, right) for left in _NUMBERS for right in _NUMBERS]
     return tuple(
-        overload(f"_{sign}_({left}, {right}) bool", run) for sign, run in _ORDERS.items() for left, right in pairs
+        overload(f"_{sign}_({left}, {right}) bool", _ordered(run) if "double" in (left, right) else run)
+        for sign, run in _ORDERS.items()
+        for left, right in pairs
     )
+
+
+def _ordered(run: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    """Order among numbers; what is no number has none."""
+
+    def order(left: float, right: float) -> bool:
+        if left != left or right != right:
+            raise CelRuntimeError("NaN values cannot be ordered")
+        return run(left, right)
+
+    return order
 
 
 def compare(left: Any, right: Any) -> int:

@@ -126,10 +126,10 @@ class _Parser:
 
     def _selected(self, node: Node, dot: Token) -> Node:
         if self._take("?"):
-            field = self._advance_name(quoted=True)
+            field = self._advance_name()
             return self._made(Call(dot.at, MAYBE_SELECT, (node, self._made(Literal(field.at, field.text)))))
-        field = self._advance_name(quoted=True)
-        if field.kind == "name" and (opening := self._take("(")):
+        field = self._advance_name()
+        if opening := self._take("("):
             args = self._arguments()
             expanded = macros.expand_member(self._text, opening.at, node, field.text, args)
             return self._made(expanded or self._method(opening.at, node, field.text, args))
@@ -158,12 +158,12 @@ class _Parser:
 
     def _literal(self, token: Token) -> Node:
         if isinstance(token.value, int) and not isinstance(token.value, Uint) and token.value > INT_MAX:
-            raise self._error("Syntax error: invalid int literal", token.at)
+            raise self._error("invalid int literal", token.at)
         return self._made(Literal(token.at, token.value))
 
     def _named(self, name: Token) -> Node:
         if is_reserved(name.text):
-            raise self._error(f"Syntax error: reserved identifier: {name.text}", name.at)
+            raise self._error(f"reserved identifier: {name.text}", name.at)
         if opening := self._take("("):
             args = self._arguments()
             expanded = macros.expand_global(self._text, opening.at, name.text, args)
@@ -209,8 +209,8 @@ class _Parser:
         self._next += 1
         return token
 
-    def _advance_name(self, *, quoted: bool = False) -> Token:
-        if self._token.kind == "name" or (quoted and self._token.kind == "quotedname"):
+    def _advance_name(self) -> Token:
+        if self._token.kind == "name":
             return self._advance()
         raise self._unexpected()
 

@@ -116,6 +116,7 @@ FUNCTIONS: Final[dict[str, Callable[[list[Size]], Estimate]]] = {
     **dict.fromkeys(("slice", "flatten", "reverse", "sort"), _listed),
     **dict.fromkeys(("sets.contains", "sets.intersects"), _crossed(1)),
     "sets.equivalent": _crossed(2),
+    "includes": lambda _: (48, None),  # as many values as an attribute can have
     "distinct": _distinct,
     "contains": _contained,
     "matches": _matched,

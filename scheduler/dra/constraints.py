@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 from kubenexus.common.objects import Constraint
@@ -33,6 +34,11 @@ class Tracker:
         """The device that was taken in last for this request goes."""
         if option.is_meant(self._constraint.requests):
             self._values.pop()
+
+    @property
+    def state(self) -> Hashable:
+        """Equal when it allows the same devices."""
+        return frozenset(self._values)
 
     def _allows(self, value: tuple[type, Any]) -> bool:
         if self._constraint.same:

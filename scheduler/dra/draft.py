@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from enum import Enum
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ class Against(Enum):
 
     COUNTERS = "counters"
     CONSTRAINTS = "constraints"
+    ROOM = "room"
 
 
 class Taken(NamedTuple):
@@ -63,20 +65,20 @@ class Draft:
         return fits(wanted.portion, device.view.capacity.values(), self._in_use.consumed(device.id), *mine)
 
     def take(self, claim: int, option: Option, device: Device, wanted: Suit) -> Taken | Against:
-        """Choose a device that is free and has room, if counters and constraints allow it."""
-        counted = self._must_draw(device)
-        if counted and not self._counters.take(device):
+        """Choose a device that is free, if nothing is against it."""
+        taken = Taken(claim, option, device, wanted.portion, self._must_draw(device))
+        if taken.counted and not self._counters.take(device):
             return Against.COUNTERS
-        if not self._constrain(claim, option, device):
-            if counted:
-                self._counters.give_back(device)
-            return Against.CONSTRAINTS
+        allowed = self._constrain(claim, option, device)
+        if not (allowed and self.has_room(device, wanted)):
+            self._unsettle(taken, allowed)
+            return Against.ROOM if allowed else Against.CONSTRAINTS
         if device.view.shareable:
             self._shares.setdefault(device.id, []).append(wanted.portion or {})
         else:
             self._whole.setdefault(device.id, []).append(claim)
         self.sizes[claim] += 1
-        return Taken(claim, option, device, wanted.portion, counted)
+        return taken
 
     def release(self, taken: Taken) -> None:
         """Undo the latest `take`."""
@@ -86,11 +88,19 @@ class Draft:
         chosen[device.id].pop()
         if not chosen[device.id]:
             del chosen[device.id]
-        for tracker in self._trackers[taken.claim]:
+        self.sizes[taken.claim] -= 1
+        self._unsettle(taken, constrained=True)
+
+    def state(self, claim: int) -> Hashable:
+        """What matters to a claim of the devices that it has itself."""
+        return self.sizes[claim], tuple(tracker.state for tracker in self._trackers[claim])
+
+    def _unsettle(self, taken: Taken, constrained: bool) -> None:
+        """Give counters back, and tell constraints if they know of the device."""
+        for tracker in self._trackers[taken.claim] if constrained else ():
             tracker.remove(taken.option)
         if taken.counted:
-            self._counters.give_back(device)
-        self.sizes[taken.claim] -= 1
+            self._counters.give_back(taken.device)
 
     def _must_draw(self, device: Device) -> bool:
         """Whether a device has to draw on counters. For a shared one, whoever had a share first has drawn for all."""

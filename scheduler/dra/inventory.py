@@ -33,9 +33,9 @@ class Inventory:
     def __init__(self) -> None:
         self._slices: dict[str, Slice] = {}
         self._local: dict[str, dict[str, Slice]] = {}
-        """by node, slices with devices of that node alone"""
+        """by node, slices for that node alone"""
         self._shared: dict[str, Slice] = {}
-        """other slices with devices"""
+        """all others"""
         self._pools: dict[PoolId, dict[str, Slice]] = {}
         self._reachable: dict[str, tuple[Mapping[str, str], Reachable]] = {}
 
@@ -47,8 +47,7 @@ class Inventory:
         self.remove(view.name)
         made = self._slices[view.name] = Slice(view)
         self._pools.setdefault(made.pool, {})[view.name] = made
-        if not view.counters:
-            self._home(made)[view.name] = made
+        self._home(made)[view.name] = made
         self._forget(made.pool)
 
     def remove(self, name: str) -> None:
@@ -57,8 +56,7 @@ class Inventory:
         if known is None:
             return
         self._forget(known.pool)
-        self._home(known).pop(name, None)
-        del self._pools[known.pool][name]
+        del self._home(known)[name], self._pools[known.pool][name]
 
     def reachable(self, name: str, labels: Mapping[str, str]) -> Reachable:
         """What a node can use."""
@@ -81,10 +79,10 @@ class Inventory:
 
     def _forget(self, changed: PoolId) -> None:
         """Drop what is kept of the nodes that a pool is for."""
-        users = self.users(changed)
-        if users is None:
+        nodes = {one.view.reach.node for one in self._pools[changed].values()}
+        if "" in nodes:
             self._reachable.clear()
-        for node in users or ():
+        for node in nodes:
             self._reachable.pop(node, None)
 
     def _gather(self, name: str, labels: Mapping[str, str]) -> Reachable:
@@ -103,12 +101,12 @@ class Inventory:
         return Reachable(tuple(pools), devices, alike)
 
     def _build(self, concerned: list[Slice], name: str, labels: Mapping[str, str]) -> NodePool | None:
-        """A pool, given its slices with devices for a node; None if a newer generation has none for it any more.
+        """A pool, given its slices for a node; None if a newer generation has none for it any more.
 
         Counters of a pool are needed wherever it is used.
         """
         everything = self._pools[concerned[0].pool].values()
-        relevant = [*concerned, *(one for one in everything if one.view.counters)]
+        relevant = [*concerned, *(one for one in everything if one.view.counters and one not in concerned)]
         newest = max(one.view.pool.generation for one in relevant)
         relevant = [one for one in relevant if one.view.pool.generation == newest]
         if len(relevant) == relevant[0].view.pool.slices:

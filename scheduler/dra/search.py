@@ -4,6 +4,8 @@ does; the first way to satisfy all is taken. It does not recurse, and it ends: a
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Hashable
 from typing import Final
 
 from kubenexus.scheduler.dra.ask import MOST_DEVICES, Ask, NoDevices, Option, Place
@@ -52,6 +54,9 @@ class Search:
         self._all: dict[Option, tuple[int, ...]] = {}
         self._least: list[list[int]] = []
         self._path: list[_Level] = []
+        self._hopeless: set[Hashable] = set()
+        self._same_for_all = not any(option.request.admin for option in ask.options)
+        """administrators get what others have, so that it matters who has what"""
 
     def run(self) -> tuple[Place, ...] | NoDevices:
         """Which devices the claims get, or why they cannot have any."""
@@ -119,6 +124,8 @@ class Search:
         options = self._ask.claims[level.claim].requests[level.request]
         if level.nth == 0 and level.number + 1 < len(options):
             return _Level(level.claim, level.request, level.number + 1, options[level.number + 1])
+        if level.nth == 0 and self._same_for_all:
+            self._hopeless.add(self._state(level))
         if not self._path:
             return None
         before = self._path.pop()
@@ -142,10 +149,24 @@ class Search:
         return False
 
     def _may_begin(self, level: _Level) -> bool:
-        """Whether there is something to take, and the claim will not get too large whatever comes later."""
+        """Whether there is something to take, the claim will not get too large, and it was not in vain before."""
         needed = self._needed(level.option)
         later = self._least[level.claim][level.request + 1]
-        return 0 < needed <= MOST_DEVICES - later - self._draft.sizes[level.claim]
+        if not 0 < needed <= MOST_DEVICES - later - self._draft.sizes[level.claim]:
+            return False
+        return not self._hopeless or level.start > 0 or self._state(level) not in self._hopeless
+
+    def _state(self, level: _Level) -> Hashable:
+        """What the devices chosen so far leave to a request and those after it: equal when as much is left."""
+        chosen = Counter[Hashable]()
+        for one in self._path:
+            assert one.taken is not None, "every level on the path has taken a device"
+            device, portion = one.taken.device, one.taken.portion
+            if device.view.shareable:
+                chosen[device.id, tuple((portion or {}).items())] += 1
+            else:
+                chosen[face(self._ask, device, self._matches)] += 1
+        return level.claim, level.request, frozenset(chosen.items()), self._draft.state(level.claim)
 
     def _try(self, level: _Level, device: Device) -> bool:
         self._budget -= 1
@@ -159,7 +180,7 @@ class Search:
         if level.futile and not device.view.shareable and face(self._ask, device, self._matches) in level.futile:
             return False
         found = self._suit(level.option, device)
-        if found is None or found.tainted or not self._draft.has_room(device, found):
+        if found is None or found.tainted:
             return False
         taken = self._draft.take(level.claim, level.option, device, found)
         if taken is Against.CONSTRAINTS and level.option.request.count is None:
