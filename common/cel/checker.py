@@ -38,6 +38,7 @@ from kubenexus.common.cel.types import (
     assign,
     filled,
     is_dynamic,
+    is_same,
     listing,
     mapping,
     more_general,
@@ -181,7 +182,7 @@ class _Checker:
         found = OPEN
         for node in nodes:
             given = self.visit(node, scope)
-            if assign(found, given, {}):
+            if is_same(found, given):
                 found = more_general(found, given)
             elif self._loose:
                 found = DYN
