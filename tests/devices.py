@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from kubenexus.common.objects import CapacityView, DeviceView, Reach
+from kubenexus.common.objects.devices import Attribute
 from tests.builders import Builder, PodBuilder, pod
 
 Obj = dict[str, Any]
@@ -60,6 +63,25 @@ def user(name: str, *claims: str) -> PodBuilder:
 def from_template(*templates: str) -> list[Obj]:
     """What a pod says whose claims are made for it."""
     return [{"name": f"c{i}", "resourceClaimTemplateName": one} for i, one in enumerate(templates)]
+
+
+def device_view(
+    attributes: Mapping[str, Attribute], capacity: Mapping[str, CapacityView] | None = None, *, shareable: bool = False
+) -> DeviceView:
+    """A device of which only this is to be known."""
+    return DeviceView(
+        name="gpu",
+        attributes=attributes,
+        capacity=capacity or {},
+        taints=(),
+        counters={},
+        reach=Reach("", None, everywhere=True),
+        shareable=shareable,
+        binding_conditions=(),
+        failure_conditions=(),
+        binds_to_node=False,
+        unreadable=(),
+    )
 
 
 def devices_of(claim: Obj) -> list[str]:

@@ -8,7 +8,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from kubenexus.common.cel import CelError, CelRuntimeError, Facts, compile_selector
-from kubenexus.common.objects.devices import Attribute, DeviceView, Reach, Version
+from kubenexus.common.objects.devices import Attribute, Version
 
 TEXT = """
 device driver attributes capacity allowMultipleAllocations size quantity semver int string matches all exists
@@ -22,8 +22,7 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
 def facts(attributes: dict[str, Attribute]) -> Facts:
-    reach = Reach("", None, everywhere=True)
-    return Facts.of("x.io", DeviceView("gpu", attributes, {}, (), {}, reach, shareable=False, binding_conditions=()))
+    return Facts.of("x.io", device_view(attributes))
 
 
 def outcome(text: str, device: Facts) -> bool | None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubenexus.common.cel import MAX_BYTES, MAX_COST, CelError, CelRuntimeError, Facts, compile_selector
-from kubenexus.common.objects.devices import CapacityView, DeviceView, Reach, Version, project_resource_slice
+from kubenexus.common.objects.devices import CapacityView, Version, project_resource_slice
 from tests.shared import conformance
 
 
@@ -337,17 +337,14 @@ def test_patterns_take_linear_time() -> None:
 
 
 def test_a_device_whose_version_cannot_be_read_is_not_decided_on() -> None:
-    reach = Reach("", None, everywhere=True)
-    view = DeviceView(
-        "gpu", {"x.io/version": Version("one")}, {}, (), {}, reach, shareable=False, binding_conditions=()
-    )
+    view = device_view({"x.io/version": Version("one")})
     with pytest.raises(CelRuntimeError, match=r"attribute x.io/version: 'one' is not a semantic version"):
         compile_selector("true").matches(Facts.of("x.io", view))
 
 
 def test_shared_devices_and_fine_amounts() -> None:
-    reach, nano = Reach("", None, everywhere=True), CapacityView(Fraction(1, 10**9), None, (), None, None, None)
-    view = DeviceView("gpu", {}, {"x.io/a": nano}, (), {}, reach, shareable=True, binding_conditions=())
+    nano = CapacityView("a", Fraction(1, 10**9), None, (), None, None, None)
+    view = device_view({}, {"x.io/a": nano}, shareable=True)
     text = "device.allowMultipleAllocations && device.capacity['x.io'].a == quantity('1n')"
     assert compile_selector(text).matches(Facts.of("x.io", view)) is True
 
