@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from kubenexus.common.cel import CelError, CelRuntimeError, Facts, compile_selector
 from kubenexus.common.objects.devices import Attribute, Version
+from tests.devices import device_view
 
 TEXT = """
 device driver attributes capacity allowMultipleAllocations size quantity semver int string matches all exists

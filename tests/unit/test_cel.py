@@ -9,6 +9,7 @@ import pytest
 
 from kubenexus.common.cel import MAX_BYTES, MAX_COST, CelError, CelRuntimeError, Facts, compile_selector
 from kubenexus.common.objects.devices import CapacityView, Version, project_resource_slice
+from tests.devices import device_view
 from tests.shared import conformance
 
 
