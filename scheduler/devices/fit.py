@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kubenexus.common.vocabulary import NumaPolicy
+from kubenexus.common.wire.kubelet import FULL_CORES
 from kubenexus.scheduler.devices.ask import Ask
 from kubenexus.scheduler.devices.choose import choose
+from kubenexus.scheduler.devices.kubelet import choices, refused_when_empty, splits_cores
 from kubenexus.scheduler.devices.machine import RESOURCES, Amounts, Machine, cards
 from kubenexus.scheduler.devices.occupancy import Occupancy
-from kubenexus.scheduler.devices.score import score
-from kubenexus.scheduler.devices.sets import ONE_ZONE, best, least, room_for
+from kubenexus.scheduler.devices.score import Zones, score
+from kubenexus.scheduler.devices.sets import ONE_ZONE, best, choose_in, least, room_for
 
 
 class Fit(NamedTuple):
@@ -35,10 +37,16 @@ class Refused(NamedTuple):
     hopeless: bool
     unknown: str = ""
     """what would have to be known"""
+    kubelet: str = ""
+    """what of the kubelet's settings makes it refuse the pod"""
 
 
 def fit(machine: Machine, occupancy: Occupancy, ask: Ask, members: Amounts = ()) -> Fit | Refused:
     """The best place for a pod. `members` is how many pods of its gang are in each zone, empty for none anywhere."""
+    if machine.kubelet is not None and ask.heeded and occupancy.pins is not None:
+        offered = choices(machine, occupancy.pins, ask)
+        if offered is not None:
+            return _offered(machine, occupancy, ask, members, offered)
     if ask.policy is NumaPolicy.NONE:
         return _anywhere(machine, occupancy, ask)
     if ask.strict and (unknown := _unknown(machine, occupancy, ask)):
@@ -52,6 +60,37 @@ def fit(machine: Machine, occupancy: Occupancy, ask: Ask, members: Amounts = ())
     if ask.strict:
         return Refused(hopeless=least(machine, ask) is None)
     return _anywhere(machine, occupancy, ask)
+
+
+def _offered(
+    machine: Machine, occupancy: Occupancy, ask: Ask, members: Amounts, offered: tuple[Zones, ...]
+) -> Fit | Refused:
+    """The first of the sets that the kubelet could give to the pod, or the first that its policy can do with.
+
+    What the kubelet chooses is foreseen and not improved on: otherwise the next pod would be placed by a wrong account.
+    """
+    if not offered:
+        hopeless = refused_when_empty(machine, ask, whole_gpus=occupancy.gpus is not None)
+        return Refused(hopeless=hopeless, kubelet=_setting(machine, ask))
+    if ask.strict and (unknown := _unknown(machine, occupancy, ask)):
+        return Refused(hopeless=True, unknown=unknown)
+    room = room_for(machine, occupancy, ask)
+    for zones in offered:
+        found = best(machine, room, ask, members, _sizes(machine, ask), zones) if ask.strict else None
+        if not ask.strict:
+            choice = choose_in(machine, room, ask, zones)
+            found = choice and (zones, choice)
+        if found is not None:
+            rated = score(machine, room.free, ask, found[0], members)
+            return Fit(machine.ids(found[0]), found[1].mask, rated, found[1].quality, machine, occupancy.gpus)
+    return Refused(hopeless=least(machine, ask) is None) if ask.strict else _anywhere(machine, occupancy, ask)
+
+
+def _setting(machine: Machine, ask: Ask) -> str:
+    kubelet = machine.kubelet
+    if kubelet is None:
+        return ""
+    return f"CPU option {FULL_CORES}" if splits_cores(kubelet, ask) else f"topology policy {kubelet.policy}"
 
 
 def _anywhere(machine: Machine, occupancy: Occupancy, ask: Ask) -> Fit | Refused:

@@ -109,14 +109,18 @@ def least(machine: Machine, ask: Ask) -> int | None:
     return next(found, None)
 
 
-def best(machine: Machine, room: Room, ask: Ask, members: Amounts, sizes: range) -> _Candidate | None:
-    """The best set of one of these sizes that has room, and the pod's GPUs.
+def best(
+    machine: Machine, room: Room, ask: Ask, members: Amounts, sizes: range, around: Zones = ()
+) -> _Candidate | None:
+    """The best set of one of these sizes that has room and contains certain zones, and the pod's GPUs.
 
     More zones are better than fewer only if these would tear the GPUs apart.
     """
     torn: list[_Candidate] = []
     for size in sizes:
         able = [zones for zones in sets(machine, room.open, size) if holds(machine, room, ask, zones)]
+        if around:
+            able = [zones for zones in able if set(around) <= set(zones)]
         found = [(zones, _choice(machine, room, ask, zones)) for zones in able]
         whole = [one for one in found if not _is_torn(machine, one[1])]
         if whole:
@@ -138,10 +142,12 @@ def _is_torn(machine: Machine, choice: Choice) -> bool:
 
 def _choice(machine: Machine, room: Room, ask: Ask, zones: Zones) -> Choice:
     """The pod's GPUs: in its zones, or else anywhere if they need not be there."""
-    if not ask.gpus:
-        return _NO_GPUS
-    near = choose(machine.layout, room.gpus & gpus_in(machine, zones), ask.gpus)
-    return near or choose(machine.layout, room.gpus, ask.gpus) or _NO_GPUS
+    return choose_in(machine, room, ask, zones) or choose(machine.layout, room.gpus, ask.gpus) or _NO_GPUS
+
+
+def choose_in(machine: Machine, room: Room, ask: Ask, zones: Zones) -> Choice | None:
+    """The pod's GPUs, all in these zones; None if they have too few of them."""
+    return choose(machine.layout, room.gpus & gpus_in(machine, zones), ask.gpus) if ask.gpus else _NO_GPUS
 
 
 def _key(machine: Machine, room: Room, ask: Ask, zones: Zones, choice: Choice, members: Amounts) -> _Key:

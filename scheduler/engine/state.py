@@ -161,6 +161,7 @@ class State:
         self.labels.set(node, view.meta.name, view.meta.labels)
         self.facts.set(node, view)
         self.images.set(node, view.images)
+        self.objects.note_kubelet(view.meta.name, view.meta.labels)
         self._node_changed(node)
         return node
 
@@ -174,6 +175,7 @@ class State:
         self.labels.set(node, name, None)
         self.facts.set(node, None)
         self.images.set(node, ())
+        self.objects.note_kubelet(name, {})
         self._node_changed(node)
         self._release(node)
 
