@@ -35,10 +35,10 @@ class Need(NamedTuple):
     manager: int
 
 
-def choices(machine: Machine, pins: Pins, ask: Ask) -> tuple[Zones, ...] | None:
-    """The sets of zones that the kubelet could give to a pod, the first being its choice; empty if it would refuse it.
+def foresee(machine: Machine, pins: Pins, ask: Ask) -> Zones | None:
+    """The zones that the kubelet will choose for a pod; none if it will refuse it.
 
-    None if it gives the pod nothing in particular. By containers there is but one set: all that they get together.
+    None if it does not care, because it gives the pod nothing that comes from a zone.
     """
     kubelet = machine.kubelet
     if kubelet is None or not machine.zones:
@@ -49,17 +49,14 @@ def choices(machine: Machine, pins: Pins, ask: Ask) -> tuple[Zones, ...] | None:
         return None
     desk = _Desk(machine, kubelet, pins)
     parts = ask.parts if kubelet.by_container and ask.parts else (ask.whole,)
-    if len(parts) > 1:
-        return desk.one_by_one(parts)
-    found = desk.offers(parts[0])
-    return None if found is None else tuple(found)
+    return desk.one_by_one(parts)
 
 
 @lru_cache(maxsize=1 << 12)
 def refused_when_empty(machine: Machine, ask: Ask, *, whole_gpus: bool) -> bool:
     """Whether the kubelet would refuse the pod on the empty machine, too."""
     empty = occupy(machine, (), NOTHING, whole_gpus=whole_gpus).pins
-    return empty is not None and choices(machine, empty, ask) == ()
+    return empty is not None and foresee(machine, empty, ask) == ()
 
 
 def splits_cores(kubelet: Kubelet, ask: Ask) -> bool:
@@ -114,31 +111,31 @@ class _Desk:
         self._spare = [[0] * len(gpus) for _ in range(_KINDS)]
         self._groups = set(pins.groups)
 
-    def one_by_one(self, parts: Iterable[Part]) -> tuple[Zones, ...] | None:
+    def one_by_one(self, parts: Iterable[Part]) -> Zones | None:
         """All that the containers get, one after another; empty if one of them gets nothing."""
         together: set[int] | None = None
         for part in parts:
-            found = self.offers(part)
-            if found is None:
+            zones = self._choose(part)
+            if zones is None:
                 continue
-            if not found:
+            if not zones:
                 return ()
-            self._take(part, found[0])
-            together = (together or set()).union(found[0])
-        return None if together is None else (tuple(sorted(together)),)
+            self._take(part, zones)
+            together = (together or set()).union(zones)
+        return None if together is None else tuple(sorted(together))
 
-    def offers(self, part: Part) -> list[Zones] | None:
-        """The sets that all managers prefer, best first; None if none of them has anything to give."""
+    def _choose(self, part: Part) -> Zones | None:
+        """The best set that all managers prefer; empty if there is none, None if no manager has anything to give."""
         needs = needs_of(self._machine, self._pins, part)
         if not needs:
             return None
         sizes = set(sizes_of(self._machine, needs).values())
         size = sizes.pop()
         if sizes or size is None or (self._kubelet.policy is TopologyPolicy.SINGLE_NUMA_NODE and size > 1):
-            return []
+            return ()
         everywhere = tuple(range(len(self._machine.zones)))
-        able = [zones for zones in sets(self._machine, everywhere, size) if self._has(zones, needs)]
-        return sorted(able, key=self._rank)
+        able = (zones for zones in sets(self._machine, everywhere, size) if self._has(zones, needs))
+        return min(able, key=self._rank, default=())
 
     def _has(self, zones: Zones, needs: list[Need]) -> bool:
         for kind, amount, _, manager in needs:

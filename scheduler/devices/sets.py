@@ -121,7 +121,7 @@ def best(
         able = [zones for zones in sets(machine, room.open, size) if holds(machine, room, ask, zones)]
         if around:
             able = [zones for zones in able if set(around) <= set(zones)]
-        found = [(zones, _choice(machine, room, ask, zones)) for zones in able]
+        found = [(zones, choice_for(machine, room, ask, zones)) for zones in able]
         whole = [one for one in found if not _is_torn(machine, one[1])]
         if whole:
             return _first(machine, room, ask, members, whole)
@@ -140,14 +140,12 @@ def _is_torn(machine: Machine, choice: Choice) -> bool:
     return choice.mask != 0 and all(choice.mask & ~island for island in machine.layout.islands)
 
 
-def _choice(machine: Machine, room: Room, ask: Ask, zones: Zones) -> Choice:
+def choice_for(machine: Machine, room: Room, ask: Ask, zones: Zones) -> Choice:
     """The pod's GPUs: in its zones, or else anywhere if they need not be there."""
-    return choose_in(machine, room, ask, zones) or choose(machine.layout, room.gpus, ask.gpus) or _NO_GPUS
-
-
-def choose_in(machine: Machine, room: Room, ask: Ask, zones: Zones) -> Choice | None:
-    """The pod's GPUs, all in these zones; None if they have too few of them."""
-    return choose(machine.layout, room.gpus & gpus_in(machine, zones), ask.gpus) if ask.gpus else _NO_GPUS
+    if not ask.gpus:
+        return _NO_GPUS
+    near = choose(machine.layout, room.gpus & gpus_in(machine, zones), ask.gpus)
+    return near or choose(machine.layout, room.gpus, ask.gpus) or _NO_GPUS
 
 
 def _key(machine: Machine, room: Room, ask: Ask, zones: Zones, choice: Choice, members: Amounts) -> _Key:

@@ -13,7 +13,7 @@ from kubenexus.scheduler.devices.kubelet import (
     GPUS,
     MEMORY,
     Need,
-    choices,
+    foresee,
     needs_of,
     sizes_of,
     splits_cores,
@@ -31,6 +31,8 @@ _GIVEN: Final = {CPUS: "CPUs", GPUS: "GPUs", MEMORY: "memory"}
 
 def numa_reason(ask: Ask, refused: Refused) -> str:
     """Why a node has no NUMA nodes for a pod; empty if it does not insist on any, nor does the kubelet."""
+    if refused.elsewhere:
+        return f"node(s) whose kubelet ({refused.kubelet}) would choose NUMA nodes that the pod must not have"
     if refused.kubelet:
         return f"node(s) whose kubelet ({refused.kubelet}) would refuse the pod"
     if not ask.strict:
@@ -65,8 +67,15 @@ def wanted(ask: Ask) -> str:
 def numa_detail(spot: Spot, ask: Ask) -> str:
     """`numa 0: 12 of 16 CPUs taken; numa 1: 1 of 2 GPUs free`: what each NUMA node lacks."""
     machine, pins = spot.machine, spot.occupancy.pins
-    if machine.kubelet is not None and pins is not None and choices(machine, pins, ask) == ():
+    foreseen = foresee(machine, pins, ask) if pins is not None else None
+    if machine.kubelet is not None and pins is not None and foreseen == ():
         return _kubelet_detail(machine, machine.kubelet, pins, ask)
+    if foreseen:
+        return f"it would choose numa {', '.join(map(str, machine.ids(foreseen)))}; {_shortages(spot, ask)}"
+    return _shortages(spot, ask)
+
+
+def _shortages(spot: Spot, ask: Ask) -> str:
     return "; ".join(f"numa {zone.id}: {_shortage(spot, ask, place)}" for place, zone in enumerate(spot.machine.zones))
 
 

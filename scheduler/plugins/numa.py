@@ -19,7 +19,7 @@ from kubenexus.scheduler.plugins.volumes import Barred
 
 
 class NUMATopology(NodePlugin[Ask | Barred]):
-    """Refuses nodes that cannot keep the pod's policy or whose kubelet refuses it; prefers few, close, full NUMA nodes."""
+    """Refuses nodes that cannot keep the pod's policy or whose kubelet refuses it; prefers few, close NUMA nodes."""
 
     name = "NUMATopology"
 
