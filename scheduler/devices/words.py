@@ -83,19 +83,19 @@ def _kubelet_detail(machine: Machine, kubelet: Kubelet, pins: Pins, ask: Ask) ->
     """What stops a kubelet: parts of cores, needs of different sizes, or what each NUMA node lacks in its account."""
     if splits_cores(kubelet, ask):
         return f"it gives out whole cores of {kubelet.threads} CPUs each"
+    if kubelet.by_container and ask.parts:
+        return "no NUMA nodes are left that would do for each of its containers"
     needs = needs_of(machine, pins, ask.whole)
     sizes = sizes_of(machine, needs)
     if len(set(sizes.values())) > 1:
-        parts = [f"{_GIVEN[manager]} take {size or 'more than'} NUMA node(s)" for manager, size in sizes.items()]
+        parts = (f"{_GIVEN[manager]} take {size or 'more than all'} NUMA node(s)" for manager, size in sizes.items())
         return ", ".join(parts)
-    lacks = [(zone.id, _untaken(machine, pins, needs, place)) for place, zone in enumerate(machine.zones)]
-    if not all(lack for _, lack in lacks):
-        return "no NUMA nodes are left that would do for each of its containers"
-    return "; ".join(f"numa {number}: {lack}" for number, lack in lacks)
+    zones = (f"numa {zone.id}: {_untaken(machine, pins, needs, place)}" for place, zone in enumerate(machine.zones))
+    return "; ".join(zones)
 
 
 def _untaken(machine: Machine, pins: Pins, needs: list[Need], place: int) -> str:
-    """What a kubelet has too little of in one NUMA node; empty if it has enough."""
+    """What a kubelet has too little of in one NUMA node."""
     zone, left = machine.zones[place], pins.left[place]
     for kind, amount, _, _ in needs:
         if kind == GPUS:
@@ -107,7 +107,7 @@ def _untaken(machine: Machine, pins: Pins, needs: list[Need], place: int) -> str
         elif kind >= MEMORY and left[kind - 1] < amount:
             name, size = RESOURCES[kind - 1], zone.room[kind - 1]
             return f"{_number(name, size - left[kind - 1])} of {_piece(name, size)} taken"
-    return ""
+    return "others have memory of it in another set of NUMA nodes" if pins.groups else "has room"
 
 
 def gpu_detail(spot: Spot, ask: Ask) -> str:

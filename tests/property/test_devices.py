@@ -36,9 +36,9 @@ POLICIES = [policy.value for policy in NumaPolicy]
 
 
 @st.composite
-def topologies(draw: st.DrawFn) -> NodeTopology:
+def topologies(draw: st.DrawFn, least: int = 1) -> NodeTopology:
     """One to four NUMA nodes with a few CPUs and GPUs each, some of them lost or cut up."""
-    count = draw(st.integers(1, 4))
+    count = draw(st.integers(least, 4))
     far = draw(st.sampled_from([None, 12, 21, 32]))
     numa, first = [], 0
     for i in range(count):
@@ -340,17 +340,30 @@ def refusing_kubelets(draw: st.DrawFn) -> wire.KubeletSettings:
         draw(st.sampled_from(TopologyScope)),
         draw(st.sampled_from(CpuPolicy)),
         draw(st.sampled_from(MemoryPolicy)),
-        draw(st.frozensets(st.sampled_from(sorted(OPTIONS)))),
+        draw(st.sampled_from([frozenset[str]()] * 3 + [OPTIONS])),
     )
+
+
+@st.composite
+def pods_for_kubelets(draw: st.DrawFn, name: str = "p") -> PodBuilder:
+    """A pod that a kubelet gives something to, most often."""
+    built = pod(name).uid(name)
+    cpu, memory = draw(st.sampled_from(["1", "2", "4", "7", "1500m"])), draw(st.integers(1, 5))
+    if draw(st.integers(0, 3)):
+        built.guaranteed(cpu, f"{memory}Gi")
+    if gpus := draw(st.sampled_from([0, 0, 1, 2, 3])):
+        built.gpu(gpus)
+    policy = draw(st.sampled_from([None, "none", "none", "restricted", "single-numa", "isolated"]))
+    return built.annotation(v.NUMA_POLICY, policy) if policy else built
 
 
 @st.composite
 def pods_of_containers(draw: st.DrawFn) -> PodBuilder:
     """A pod of one to three containers, Guaranteed or not, some of them init containers or sidecars."""
-    built = draw(pods())
+    built = draw(pods_for_kubelets())
     spec = built.part("spec")
-    for number in range(draw(st.sampled_from([0, 0, 1, 2]))):
-        amounts: dict[str, str] = {"cpu": draw(st.sampled_from(["1", "2", "3", "500m"])), "memory": "1Gi"}
+    for number in range(draw(st.integers(0, 2))):
+        amounts: dict[str, str] = {"cpu": draw(st.sampled_from(["1", "2", "4", "500m"])), "memory": "2Gi"}
         if draw(st.booleans()):
             amounts["nvidia.com/gpu"] = "1"
         role = draw(st.sampled_from(["containers", "initContainers", "sidecar"]))
@@ -366,7 +379,7 @@ def ask_of(built: PodBuilder) -> Ask | None:
 
 
 @settings(max_examples=400, deadline=None)
-@given(data=st.data(), topology=topologies(), told=refusing_kubelets(), built=pods_of_containers())
+@given(data=st.data(), topology=topologies(2), told=refusing_kubelets(), built=pods_of_containers())
 def test_what_we_place_a_kubelet_admits(
     data: st.DataObject, topology: NodeTopology, told: wire.KubeletSettings, built: PodBuilder
 ) -> None:
@@ -390,7 +403,7 @@ def test_what_we_place_a_kubelet_admits(
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-@given(data=st.data(), topology=topologies(), told=refusing_kubelets())
+@given(data=st.data(), topology=topologies(2), told=refusing_kubelets())
 def test_pods_placed_one_after_another_are_all_admitted(
     data: st.DataObject, topology: NodeTopology, told: wire.KubeletSettings
 ) -> None:
@@ -401,7 +414,7 @@ def test_pods_placed_one_after_another_are_all_admitted(
     machine = cycle.state.devices.spot(0).machine
     kubelet = Admission(machine, occupy(machine, (), (0, 0, 0, 0), whole_gpus=True))
     for number in range(data.draw(st.integers(1, 12))):
-        one = project_pod(data.draw(pods(f"p{number}")).build())
+        one = project_pod(data.draw(pods_for_kubelets(f"p{number}")).build())
         ask = read_ask(one, v.GPU_RESOURCES, kubelets=True)
         if isinstance(cycle.decide(one), Place) and isinstance(ask, Ask):
             assert kubelet.admits(ask) is not None
