@@ -6,6 +6,7 @@ import queue
 import random
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from enum import Enum
 from typing import Any, Protocol
 
@@ -135,7 +136,7 @@ class Loop:
     def _poll(self, look: Look) -> None:
         given = self._machine.allocations(look.topology)
         if given != look.allocations:
-            self._look = Look(look.topology, look.probe, given)
+            self._look = replace(look, allocations=given)
             self._agenda.disturbed(self._clock())
         self._agenda.polled(self._machine.fingerprint(), self._clock())
 

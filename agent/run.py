@@ -19,6 +19,7 @@ from pathlib import Path
 
 from kubenexus.agent.agenda import Agenda, Timing
 from kubenexus.agent.discovery.nvml import OFF, recorded_or_asked
+from kubenexus.agent.kubelet import CONFIG
 from kubenexus.agent.loop import Event, Loop, SliceWatch
 from kubenexus.agent.machine import Machine
 from kubenexus.agent.podresources import SOCKET
@@ -43,6 +44,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nvml", choices=("auto", "off"), default="auto", help="ask NVML about GPUs (default: auto)")
     parser.add_argument("--publish", type=_parts, default=DEFAULT_PARTS, metavar="LIST", help=_PUBLISH_HELP)
     parser.add_argument("--pod-resources-socket", metavar="PATH", help=f"the kubelet's (default: ROOT/{SOCKET})")
+    parser.add_argument("--kubelet-config", type=Path, metavar="FILE", help=f"the kubelet's (default: ROOT/{CONFIG})")
+    parser.add_argument("--kubelet-config-dir", type=Path, metavar="DIR", help="its drop-ins (default: it has none)")
     parser.add_argument("--stale-after", type=_seconds, default=900.0, metavar="S", help=_STALE_HELP)
     parser.add_argument("--interval", type=_seconds, default=300.0, metavar="S", help="between scans (default: 300)")
     parser.add_argument("--metrics-port", type=int, default=0, metavar="PORT", help="health and metrics; 0: off")
@@ -80,7 +83,8 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(f"there is no folder sys in {args.root}; name the folder that holds sys and proc.")
     logs.configure("text" if sys.stderr.isatty() else "json")
     socket = Path(args.pod_resources_socket) if args.pod_resources_socket else args.root / SOCKET
-    machine = Machine(args.root, lambda: OFF if args.nvml == "off" else recorded_or_asked(args.root), socket)
+    nvml = lambda: OFF if args.nvml == "off" else recorded_or_asked(args.root)  # noqa: E731
+    machine = Machine(args.root, nvml, socket, args.kubelet_config, args.kubelet_config_dir)
     with connect(args.kubeconfig) as client, logs.context(node=args.node_name):
         try:
             return _once(args, client, machine) if args.once else _forever(args, client, machine)

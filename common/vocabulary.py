@@ -203,6 +203,11 @@ _node_label(f"{NUMA_PREFIX}node-*-latency", "ns", "read latency, only where the 
 _node_label(f"{NUMA_PREFIX}node-*-hugepages-2Mi", "pages", "only if > 0")
 _node_label(f"{NUMA_PREFIX}node-*-hugepages-1Gi", "pages", "only if > 0")
 _node_label(f"{NUMA_PREFIX}node-*-distance-*", "int", "distance between two CPU nodes, while there are at most 8")
+KUBELET_POLICY = _node_label(f"{NUMA_PREFIX}kubelet-policy", "`restricted`", "the kubelet's `topologyManagerPolicy`")
+KUBELET_SCOPE = _node_label(f"{NUMA_PREFIX}kubelet-scope", "`container` `pod`", "the kubelet's `topologyManagerScope`")
+KUBELET_CPU = _node_label(f"{NUMA_PREFIX}kubelet-cpu-policy", "`static`", "the kubelet's `cpuManagerPolicy`")
+KUBELET_MEMORY = _node_label(f"{NUMA_PREFIX}kubelet-memory-policy", "`Static`", "the kubelet's `memoryManagerPolicy`")
+KUBELET_OPTIONS = _node_label(f"{NUMA_PREFIX}kubelet-options", "words joined by `_`", "which options of these are on")
 
 GPU_COUNT = _node_label(f"{GPU_PREFIX}count", "`8`", "usable GPUs")
 GPU_LOST = _node_label(f"{GPU_PREFIX}lost", "int", "GPUs that fell off the bus; only if > 0")
@@ -256,8 +261,7 @@ INFORMATIONAL_TAINT = _other(
 )
 LEASE_NAME: Final = SCHEDULER_NAME
 ZONE: Final = "topology.kubernetes.io/zone"
-NVIDIA_CLIQUE: Final = "nvidia.com/gpu.clique"
-"""GPU Feature Discovery's name of what we publish as `GPU_CLIQUE`."""
+NVIDIA_CLIQUE: Final = "nvidia.com/gpu.clique"  # GPU Feature Discovery's name of what we publish as `GPU_CLIQUE`
 GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
 """Extended resources that count whole GPUs."""
 AGENT_NUMA_MANAGER: Final = "kubenexus-agent-numa"

@@ -11,18 +11,19 @@ from dataclasses import dataclass, replace
 
 from kubenexus.agent.publish.wanted import Findings
 from kubenexus.common.topology import NodeTopology
-from kubenexus.common.wire import Allocations
+from kubenexus.common.wire import UNTOLD, Allocations, KubeletSettings
 
 FAILED_PROBES = frozenset(("error", "hung", "crashed"))
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at a machine: its topology, how the NVML probe ended, and what the kubelet gave to pods."""
+    """One look at a machine: its topology, how the NVML probe ended, what the kubelet gave to pods and is set to."""
 
     topology: NodeTopology
     probe: str
     allocations: Allocations | None = None
+    kubelet: KubeletSettings = UNTOLD
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +45,14 @@ class GpuMemory:
     def settle(self, look: Look, now: float, published: Callable[[], Published]) -> Findings:
         if look.probe not in FAILED_PROBES:
             self._last, self._told_at = Published(look.topology, stale=False), now
-            return Findings(look.topology, gpu_stale=False, allocations=look.allocations)
+            return Findings(look.topology, gpu_stale=False, allocations=look.allocations, kubelet=look.kubelet)
         if self._last is None:
             self._last = published()
         if self._told_at is None:
             self._told_at = now
         stale = self._last.stale or now - self._told_at >= self._stale_after
-        return Findings(_with_gpus(look.topology, self._last.topology), stale, look.allocations)
+        topology = _with_gpus(look.topology, self._last.topology)
+        return Findings(topology, stale, look.allocations, look.kubelet)
 
 
 def _with_gpus(fresh: NodeTopology, last: NodeTopology) -> NodeTopology:

@@ -12,21 +12,31 @@ from typing import Any
 from kubenexus.agent.allocations import GPU_RESOURCE
 from kubenexus.agent.publish.rights import NODE_RESOURCE_TOPOLOGIES
 from kubenexus.common.topology import NodeTopology, NumaNode
-from kubenexus.common.wire import Allocations
+from kubenexus.common.wire import Allocations, KubeletSettings
 
 Obj = dict[str, Any]
 
 
-def encode_nrt(topology: NodeTopology, node_name: str, node_uid: str, allocations: Allocations | None) -> Obj:
-    """The object to apply: a zone for each NUMA node with CPUs, with its distances and resources."""
+def encode_nrt(
+    topology: NodeTopology, node_name: str, node_uid: str, allocations: Allocations | None, kubelet: KubeletSettings
+) -> Obj:
+    """The object to apply: a zone for each NUMA node with CPUs, with its distances and resources; the kubelet's policy
+    and scope as far as they are known."""
     taken = _taken(topology, allocations)
     owner = {"apiVersion": "v1", "kind": "Node", "name": node_name, "uid": node_uid}
+    attributes = _attributes(kubelet)
     return {
         "apiVersion": NODE_RESOURCE_TOPOLOGIES.api_version,
         "kind": NODE_RESOURCE_TOPOLOGIES.kind,
         "metadata": {"name": node_name, "ownerReferences": [owner]},
+        **({"attributes": attributes} if attributes else {}),
         "zones": [_zone(topology, node, taken) for node in topology.cpu_nodes],
     }
+
+
+def _attributes(kubelet: KubeletSettings) -> list[Obj]:
+    known = {"topologyManagerPolicy": kubelet.policy, "topologyManagerScope": kubelet.scope}
+    return [{"name": name, "value": str(word)} for name, word in known.items() if word is not None]
 
 
 def _zone(topology: NodeTopology, node: NumaNode, taken: Counter[tuple[int, str]]) -> Obj:

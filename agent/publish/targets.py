@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from kubenexus.agent.publish import ownership, slices
 from kubenexus.agent.publish.rights import NODE_RESOURCE_TOPOLOGIES
@@ -175,8 +175,11 @@ class Nrt:
         )
 
 
+_TOLD: Final = ("attributes", "zones")
+
+
 def _same(live: Obj | None, want: Obj) -> bool:
     owners = (live or {}).get("metadata", {}).get("ownerReferences") or ()
     uids = [owner.get("uid") for owner in owners]
     wanted_uids = [owner["uid"] for owner in want["metadata"]["ownerReferences"]]
-    return live is not None and live.get("zones") == want["zones"] and uids == wanted_uids
+    return live is not None and uids == wanted_uids and all(live.get(key) == want.get(key) for key in _TOLD)

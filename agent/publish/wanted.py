@@ -54,6 +54,7 @@ class Findings:
     topology: NodeTopology
     gpu_stale: bool = False
     allocations: wire.Allocations | None = None
+    kubelet: wire.KubeletSettings = wire.UNTOLD
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,8 @@ def wanted(findings: Findings, parts: frozenset[Part], node_name: str, node_uid:
     """Everything that these parts say of the machine; generations of slices are for the planner to set."""
     topology = findings.topology
     labels, unlabelled = wire.encode_labels(topology) if Part.LABELS in parts else ({}, [])
-    if Part.LABELS in parts and findings.gpu_stale:
-        labels[GPU_STALE] = "true"
+    if Part.LABELS in parts:
+        labels |= wire.encode_kubelet(findings.kubelet) | ({GPU_STALE: "true"} if findings.gpu_stale else {})
     slices, unsliced = wire.encode_slices(topology, node_name, node_uid) if Part.SLICES in parts else ([], [])
     return Wanted(
         shares=(
@@ -82,9 +83,13 @@ def wanted(findings: Findings, parts: frozenset[Part], node_name: str, node_uid:
             Share(AGENT_GPU_MANAGER, _of(labels, gpu=True), {}),
         ),
         slices=tuple(slices),
-        nrt=encode_nrt(topology, node_name, node_uid, findings.allocations) if Part.NRT in parts else None,
+        nrt=_nrt(findings, node_name, node_uid) if Part.NRT in parts else None,
         omitted=(*unlabelled, *unsliced),
     )
+
+
+def _nrt(findings: Findings, node_name: str, node_uid: str) -> Obj:
+    return encode_nrt(findings.topology, node_name, node_uid, findings.allocations, findings.kubelet)
 
 
 def _of(labels: Mapping[str, str], *, gpu: bool) -> dict[str, str]:

@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 from kubenexus.common import quantity
 from kubenexus.common import vocabulary as v
 from kubenexus.common.gangs import Gang, OwnerRef, PodFacts, resolve
-from kubenexus.common.objects import PodView
+from kubenexus.common.objects import NeedsView, PodView, Qos, Role
 from kubenexus.common.vocabulary import GangNumaSpread, NumaPolicy
-from kubenexus.scheduler.devices.machine import CPU, MEMORY, RESOURCES, Amounts
+from kubenexus.scheduler.devices.machine import CPU, MEMORY, NOTHING, RESOURCES, Amounts
 
 NEUTRAL: Final = 50
 """the weight of distances that users do not change"""
@@ -20,6 +20,18 @@ INTENSIVE_MEMORY: Final = 16 * GIB
 INTENSIVE_MEMORY_PER_CORE: Final = 4 * GIB
 STRICT: Final = frozenset((NumaPolicy.RESTRICTED, NumaPolicy.SINGLE_NUMA, NumaPolicy.ISOLATED))
 """the policies that refuse nodes"""
+
+
+class Part(NamedTuple):
+    """What a kubelet may have to give to one container, or to a pod as a whole."""
+
+    cpus: int
+    """to itself"""
+    gpus: int
+    memory: Amounts
+    """by `RESOURCES`, from memory on; nothing unless the pod is Guaranteed"""
+    passing: bool = False
+    """it ends before others begin, and these get what it had"""
 
 
 class Ask(NamedTuple):
@@ -45,6 +57,16 @@ class Ask(NamedTuple):
     spread: GangNumaSpread | None = None
     gang: str = ""
     """whose other members `spread` is about"""
+    guaranteed: bool = False
+    parts: tuple[Part, ...] = ()
+    """the containers, in the order in which a kubelet looks at them; empty if there is only one to look at"""
+    heeded: bool = True
+    """whether it matters what the kubelet would say"""
+
+    @property
+    def whole(self) -> Part:
+        """The pod as a kubelet sees it."""
+        return Part(self.exclusive, self.gpus, self.amounts[1:] if self.guaranteed else NOTHING[1:])
 
     @property
     def strict(self) -> bool:
@@ -52,8 +74,8 @@ class Ask(NamedTuple):
 
     @property
     def anywhere(self) -> Ask:
-        """The same without a wish where."""
-        return self._replace(policy=NumaPolicy.NONE)
+        """The same without a wish where, whatever the kubelet says."""
+        return self._replace(policy=NumaPolicy.NONE, heeded=False)
 
 
 class Unusable(NamedTuple):
@@ -62,18 +84,24 @@ class Unusable(NamedTuple):
     reason: str
 
 
-def read_ask(pod: PodView, gpu_resources: Collection[str]) -> Ask | Unusable | None:
-    """What the pod asks for; None if NUMA nodes and GPUs are nothing to it."""
+def read_ask(pod: PodView, gpu_resources: Collection[str], *, kubelets: bool = False) -> Ask | Unusable | None:
+    """What the pod asks for; None if NUMA nodes and GPUs are nothing to it, nor (with `kubelets`) to a kubelet."""
     named = v.NUMA_POLICY in pod.annotations or v.NUMA_POLICY_ALIAS in pod.annotations
     requests, exclusive = pod.spec.requests, pod.spec.needs.exclusive_cpus
     gpus = gpus_of(requests, gpu_resources)
     if not (named or gpus or exclusive):
-        return None
+        return _unknowing(pod) if kubelets and pod.spec.needs.qos is Qos.GUARANTEED else None
     try:
         ask = _read(pod, gpus, gpu_resources)
     except (v.VocabularyError, quantity.QuantityError) as error:
         return Unusable(str(error))
-    return ask if gpus or ask.policy is not NumaPolicy.NONE else None
+    return ask if gpus or kubelets or ask.policy is not NumaPolicy.NONE else None
+
+
+def _unknowing(pod: PodView) -> Ask:
+    """That of a pod whose memory a kubelet may manage, and which never heard of NUMA nodes."""
+    needs = pod.spec.needs
+    return Ask(amounts_of(pod.spec.requests), policy=NumaPolicy.NONE, guaranteed=True, parts=_parts(needs, ()))
 
 
 def gpus_of(requests: Mapping[str, int], gpu_resources: Collection[str]) -> int:
@@ -102,7 +130,24 @@ def _read(pod: PodView, gpus: int, gpu_resources: Collection[str]) -> Ask:
         vram=-(-_vram(pod) // gpus) if gpus else 0,
         spread=v.parse_choice(GangNumaSpread, v.GANG_NUMA_SPREAD, spread) if spread else None,
         gang=gang_of(pod) if spread else "",
+        guaranteed=pod.spec.needs.qos is Qos.GUARANTEED,
+        parts=_parts(pod.spec.needs, gpu_resources),
     )
+
+
+def _parts(needs: NeedsView, gpu_resources: Collection[str]) -> tuple[Part, ...]:
+    if len(needs.containers) == 1:
+        return ()
+    guaranteed = needs.qos is Qos.GUARANTEED
+    found = []
+    for one in needs.containers:
+        cpus = one.requests.get(CPU, 0)
+        alone = bool(guaranteed and needs.exclusive_cpus and cpus % 1000 == 0)
+        memory = amounts_of(one.requests)[1:] if guaranteed else NOTHING[1:]
+        gpus = gpus_of(one.requests, gpu_resources)
+        found.append(Part(cpus // 1000 if alone else 0, gpus, memory, one.role is Role.INIT))
+    some = tuple(part for part in found if part.cpus or part.gpus or any(part.memory))
+    return some if len(some) > 1 else ()
 
 
 def _policy(notes: Mapping[str, str]) -> NumaPolicy:

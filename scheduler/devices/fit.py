@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kubenexus.common.vocabulary import NumaPolicy
+from kubenexus.common.wire.kubelet import FULL_CORES
 from kubenexus.scheduler.devices.ask import Ask
 from kubenexus.scheduler.devices.choose import choose
+from kubenexus.scheduler.devices.kubelet import foresee, refused_when_empty, splits_cores
+from kubenexus.scheduler.devices.links import mask_of
 from kubenexus.scheduler.devices.machine import RESOURCES, Amounts, Machine, cards
 from kubenexus.scheduler.devices.occupancy import Occupancy
-from kubenexus.scheduler.devices.score import score
-from kubenexus.scheduler.devices.sets import ONE_ZONE, best, least, room_for
+from kubenexus.scheduler.devices.score import Zones, score
+from kubenexus.scheduler.devices.sets import ONE_ZONE, best, choice_for, least, room_for
 
 
 class Fit(NamedTuple):
@@ -35,10 +38,18 @@ class Refused(NamedTuple):
     hopeless: bool
     unknown: str = ""
     """what would have to be known"""
+    kubelet: str = ""
+    """what of the kubelet's settings stands in the way"""
+    elsewhere: tuple[int, ...] = ()
+    """the NUMA nodes that the kubelet would choose, and that the pod must not have"""
 
 
 def fit(machine: Machine, occupancy: Occupancy, ask: Ask, members: Amounts = ()) -> Fit | Refused:
     """The best place for a pod. `members` is how many pods of its gang are in each zone, empty for none anywhere."""
+    if machine.kubelet is not None and ask.heeded and occupancy.pins is not None:
+        zones = foresee(machine, occupancy.pins, ask)
+        if zones is not None:
+            return _as_foreseen(machine, occupancy, ask, members, zones)
     if ask.policy is NumaPolicy.NONE:
         return _anywhere(machine, occupancy, ask)
     if ask.strict and (unknown := _unknown(machine, occupancy, ask)):
@@ -52,6 +63,34 @@ def fit(machine: Machine, occupancy: Occupancy, ask: Ask, members: Amounts = ())
     if ask.strict:
         return Refused(hopeless=least(machine, ask) is None)
     return _anywhere(machine, occupancy, ask)
+
+
+def _as_foreseen(machine: Machine, occupancy: Occupancy, ask: Ask, members: Amounts, zones: Zones) -> Fit | Refused:
+    """The place that the kubelet will choose, if it is one that the pod may have. There is no better one for it:
+    whatever we chose instead, it would be in this one, and the next pod would be placed by a wrong account."""
+    if not zones:
+        hopeless = refused_when_empty(machine, ask, whole_gpus=occupancy.gpus is not None)
+        return Refused(hopeless=hopeless, kubelet=_setting(machine, ask))
+    if ask.strict and (unknown := _unknown(machine, occupancy, ask)):
+        return Refused(hopeless=True, unknown=unknown)
+    room = room_for(machine, occupancy, ask)
+    if ask.strict:
+        found = best(machine, room, ask, members, _sizes(machine, ask), zones)
+    else:
+        is_open = not occupancy.closed & mask_of(zones)
+        found = (zones, choice_for(machine, room, ask, zones)) if is_open else None
+    if found is None:
+        hopeless = ask.strict and least(machine, ask) is None
+        return Refused(hopeless=hopeless, kubelet=_setting(machine, ask), elsewhere=machine.ids(zones))
+    rated = score(machine, room.free, ask, found[0], members)
+    return Fit(machine.ids(found[0]), found[1].mask, rated, found[1].quality, machine, occupancy.gpus)
+
+
+def _setting(machine: Machine, ask: Ask) -> str:
+    kubelet = machine.kubelet
+    if kubelet is None:
+        return ""
+    return f"CPU option {FULL_CORES}" if splits_cores(kubelet, ask) else f"topology policy {kubelet.policy}"
 
 
 def _anywhere(machine: Machine, occupancy: Occupancy, ask: Ask) -> Fit | Refused:

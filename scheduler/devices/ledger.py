@@ -236,11 +236,13 @@ class Ledger:
         if known is None or not (known.machine.zones or known.machine.gpus):
             return _NOWHERE
         slot = self._cluster.slots[node]
+        managed = bool(known.machine.kubelet and known.machine.kubelet.memory)
         residents: list[Resident] = []
         others: list[Amounts] = []
         for pod in slot.pods.values():
             needs = self._needs(pod)
-            one = resident(pod, needs, self._given(pod, known) if known.allocations else None)
+            given = self._given(pod, known) if known.allocations else None
+            one = resident(pod, needs, given, managed_memory=managed)
             if one is None:
                 others.append(needs.amounts)
             else:

@@ -13,6 +13,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from kubenexus.common.topology import NodeTopology, NumaNode
+from kubenexus.common.wire import UNTOLD, KubeletSettings
+from kubenexus.common.wire.kubelet import CLOSEST, FULL_CORES, CpuPolicy, MemoryPolicy, TopologyPolicy, TopologyScope
 from kubenexus.scheduler.devices.links import Layout, layout_of, mask_of
 
 CPU, MEMORY, HUGEPAGES_2MI, HUGEPAGES_1GI = "cpu", "memory", "hugepages-2Mi", "hugepages-1Gi"
@@ -31,6 +33,50 @@ Amounts = tuple[int, ...]
 NOTHING: Final[Amounts] = (0,) * len(RESOURCES)
 
 
+class Whole(NamedTuple):
+    """How many a NUMA node has, those included that pods cannot get: reserved CPUs, lost GPUs."""
+
+    cpus: int = 0
+    gpus: int = 0
+
+
+class Kubelet(NamedTuple):
+    """A kubelet that refuses pods which it cannot give what they ask for as it is told to."""
+
+    policy: TopologyPolicy
+    by_container: bool
+    """it looks at each container by itself"""
+    cpus: bool
+    """Guaranteed pods get whole CPUs for themselves"""
+    memory: bool
+    """memory and huge pages of Guaranteed pods come from certain NUMA nodes"""
+    closest: bool
+    """of several sets of NUMA nodes it takes those that are close to each other"""
+    threads: int
+    """CPUs are given out in multiples of this"""
+
+    @property
+    def strict(self) -> bool:
+        return self.policy in (TopologyPolicy.RESTRICTED, TopologyPolicy.SINGLE_NUMA_NODE)
+
+
+def kubelet_of(settings: KubeletSettings, threads_per_core: int | None) -> Kubelet | None:
+    """The kubelet with these settings; None if it refuses nobody, or nobody knows.
+
+    Of a strict one that does not say more, what is true of nearly all is taken to be true: the kubelet's default scope,
+    CPUs of their own for Guaranteed pods, and memory that is not managed.
+    """
+    found = Kubelet(
+        policy=settings.policy or TopologyPolicy.NONE,
+        by_container=settings.scope is not TopologyScope.POD,
+        cpus=settings.cpu is not CpuPolicy.NONE,
+        memory=settings.memory is MemoryPolicy.STATIC,
+        closest=CLOSEST in settings.options,
+        threads=threads_per_core or 1 if settings.cpu is CpuPolicy.STATIC and FULL_CORES in settings.options else 1,
+    )
+    return found if found.strict or found.threads > 1 else None
+
+
 class Zone(NamedTuple):
     """A NUMA node with CPUs."""
 
@@ -43,6 +89,7 @@ class Zone(NamedTuple):
     """empty where unknown"""
     bandwidth: int | None
     nics: int
+    whole: Whole = Whole()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,6 +107,8 @@ class Machine:
     """how many there are, those included that cannot be given out whole; None where nobody knows"""
     vram: tuple[int | None, ...]
     """by index, as sold"""
+    kubelet: Kubelet | None = None
+    """None if it refuses nobody, or nobody knows"""
 
     def positions(self, ids: Collection[int]) -> tuple[int, ...]:
         """Where the NUMA nodes with these ids are among the zones; ids that it lacks are left out."""
@@ -73,12 +122,13 @@ class Machine:
         return tuple(self.zones[place].id for place in zones)
 
 
-def machine_of(topology: NodeTopology, allocatable: Mapping[str, int]) -> Machine:
-    """The machine of a node with this topology that lets pods use so much."""
+def machine_of(topology: NodeTopology, allocatable: Mapping[str, int], kubelet: KubeletSettings = UNTOLD) -> Machine:
+    """The machine of a node with this topology that lets pods use so much, under a kubelet with these settings."""
     nodes, layout = topology.cpu_nodes, layout_of(topology)
     rooms, unknown = _rooms(nodes, allocatable)
     seats = {gpu.index: gpu.numa for gpu in topology.usable_gpus if gpu.index in layout.gpus}
     nics = [nic.numa for nic in topology.nics or ()]
+    slots = [gpu.numa for gpu in topology.gpus or () if not gpu.mig]
     zones = tuple(
         Zone(
             id=node.id,
@@ -87,12 +137,14 @@ def machine_of(topology: NodeTopology, allocatable: Mapping[str, int]) -> Machin
             cpus=node.cpus or (),
             bandwidth=node.read_bandwidth,
             nics=nics.count(node.id),
+            whole=Whole(node.cpu_count or 0, len(slots) if len(nodes) == 1 else slots.count(node.id)),
         )
         for node, room in zip(nodes, rooms, strict=True)
     )
     sizes = {gpu.index: nominal(gpu.memory) for gpu in topology.gpus or ()}
     vram = tuple(sizes.get(index) for index in range(max(sizes, default=-1) + 1))
-    return _machine(zones, unknown, _distances(topology), layout, None if topology.gpus is None else len(sizes), vram)
+    count, refusing = None if topology.gpus is None else len(sizes), kubelet_of(kubelet, topology.threads_per_core)
+    return _machine(zones, unknown, _distances(topology), layout, count, vram, refusing)
 
 
 _machine = lru_cache(maxsize=4096)(Machine)  # one object for machines that are alike

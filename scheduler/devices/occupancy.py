@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from kubenexus.scheduler.devices.links import bits
 from kubenexus.scheduler.devices.machine import NOTHING, Amounts, Machine
+from kubenexus.scheduler.devices.pins import PinBooks, Pins
 from kubenexus.scheduler.devices.residents import Resident
 
 
@@ -31,6 +32,8 @@ class Occupancy(NamedTuple):
     """zones that belong to an isolated pod"""
     gpus: int | None
     """the GPUs that can be given out; None if nobody can tell, or if they are not given out whole"""
+    pins: Pins | None = None
+    """the kubelet's own account, if it may refuse pods"""
 
 
 def occupy(machine: Machine, residents: Iterable[Resident], shared: Amounts, *, whole_gpus: bool) -> Occupancy:
@@ -48,11 +51,13 @@ class _Books:
         self._shared = list(shared)
         self._gpus = machine.layout.everything
         self._held = self._closed = 0
+        self._pins = PinBooks(machine) if machine.kubelet else None
 
     def add(self, one: Resident) -> None:
         """Count one resident, after all that come before it in their order."""
-        if one.gpus:
-            self._take_gpus(one)
+        gpus = self._take_gpus(one) if one.gpus else 0
+        if self._pins:
+            self._pins.add(one, gpus)
         places = self._machine.positions(one.numa)
         if places:
             self._hold(one, places)
@@ -61,7 +66,7 @@ class _Books:
         else:
             self._share(one.amounts)
 
-    def _take_gpus(self, one: Resident) -> None:
+    def _take_gpus(self, one: Resident) -> int:
         """Those that it is known to have, unless another has them already; else the lowest that are free."""
         mine = one.mask if not one.mask & ~self._gpus else 0
         for index in () if mine else bits(self._gpus):
@@ -70,6 +75,7 @@ class _Books:
             mine |= 1 << index
         self._gpus &= ~mine
         self._held |= self._machine.homes(mine)
+        return mine
 
     def _hold(self, one: Resident, places: tuple[int, ...]) -> None:
         """In the zones where it is known to be, filled in their order; its CPUs where these are."""
@@ -123,7 +129,8 @@ class _Books:
         ]
         free = tuple(zip(*columns, strict=True)) if unheld else ()
         gpus = self._gpus if whole_gpus else None
-        return Occupancy(free, unheld, tuple(self._shared), self._held, self._closed, gpus)
+        pins = self._pins.close(whole_gpus=whole_gpus) if self._pins else None
+        return Occupancy(free, unheld, tuple(self._shared), self._held, self._closed, gpus, pins)
 
 
 def _spread(amount: int, sizes: list[int], left: list[int]) -> list[int]:

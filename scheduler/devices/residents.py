@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from kubenexus.common import vocabulary as v
-from kubenexus.common.objects import PodView
+from kubenexus.common.objects import PodView, Qos
 from kubenexus.common.vocabulary import NumaPolicy
 from kubenexus.common.wire import Given
 from kubenexus.scheduler.devices.ask import amounts_of, gpus_of
@@ -39,6 +39,8 @@ class Resident(NamedTuple):
     cpus: tuple[int, ...]
     """which CPUs to itself; empty if unknown"""
     isolated: bool
+    guaranteed: bool = False
+    """of that class of pods whose memory a kubelet may manage"""
 
 
 class Needs(NamedTuple):
@@ -47,17 +49,21 @@ class Needs(NamedTuple):
     amounts: Amounts
     exclusive: int
     gpus: int
+    guaranteed: bool = False
 
 
 def needs_of(pod: PodView, gpu_resources: Collection[str]) -> Needs:
-    requests = pod.usage.requests
-    return Needs(amounts_of(requests), pod.spec.needs.exclusive_cpus, gpus_of(requests, gpu_resources))
+    requests, view = pod.usage.requests, pod.spec.needs
+    guaranteed = view.qos is Qos.GUARANTEED
+    return Needs(amounts_of(requests), view.exclusive_cpus, gpus_of(requests, gpu_resources), guaranteed)
 
 
-def resident(pod: PodView, needs: Needs, given: Given | None = None) -> Resident | None:
+def resident(
+    pod: PodView, needs: Needs, given: Given | None = None, *, managed_memory: bool = False
+) -> Resident | None:
     """What the pod has to itself; None for nothing."""
     numa = numa_of(pod, given)
-    if not (needs.gpus or needs.exclusive or numa):
+    if not (needs.gpus or needs.exclusive or numa or (managed_memory and needs.guaranteed)):
         return None
     mask = _mask(pod, needs.gpus, given) if needs.gpus else 0
     return Resident(
@@ -72,6 +78,7 @@ def resident(pod: PodView, needs: Needs, given: Given | None = None) -> Resident
         mask=mask,
         cpus=given.cpus if given else (),
         isolated=bool(numa) and isolated(pod),
+        guaranteed=needs.guaranteed,
     )
 
 

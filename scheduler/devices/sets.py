@@ -109,15 +109,19 @@ def least(machine: Machine, ask: Ask) -> int | None:
     return next(found, None)
 
 
-def best(machine: Machine, room: Room, ask: Ask, members: Amounts, sizes: range) -> _Candidate | None:
-    """The best set of one of these sizes that has room, and the pod's GPUs.
+def best(
+    machine: Machine, room: Room, ask: Ask, members: Amounts, sizes: range, around: Zones = ()
+) -> _Candidate | None:
+    """The best set of one of these sizes that has room and contains certain zones, and the pod's GPUs.
 
     More zones are better than fewer only if these would tear the GPUs apart.
     """
     torn: list[_Candidate] = []
     for size in sizes:
         able = [zones for zones in sets(machine, room.open, size) if holds(machine, room, ask, zones)]
-        found = [(zones, _choice(machine, room, ask, zones)) for zones in able]
+        if around:
+            able = [zones for zones in able if set(around) <= set(zones)]
+        found = [(zones, choice_for(machine, room, ask, zones)) for zones in able]
         whole = [one for one in found if not _is_torn(machine, one[1])]
         if whole:
             return _first(machine, room, ask, members, whole)
@@ -136,7 +140,7 @@ def _is_torn(machine: Machine, choice: Choice) -> bool:
     return choice.mask != 0 and all(choice.mask & ~island for island in machine.layout.islands)
 
 
-def _choice(machine: Machine, room: Room, ask: Ask, zones: Zones) -> Choice:
+def choice_for(machine: Machine, room: Room, ask: Ask, zones: Zones) -> Choice:
     """The pod's GPUs: in its zones, or else anywhere if they need not be there."""
     if not ask.gpus:
         return _NO_GPUS

@@ -13,6 +13,7 @@ from kubenexus.common.wire import (
     MangledError,
     SlicePart,
     decode_allocations,
+    decode_kubelet,
     read_slice,
     read_topology,
 )
@@ -86,7 +87,7 @@ class Sources:
     def _read(self, view: NodeView) -> Known:
         meta = view.meta
         reading = read_topology(meta.labels, meta.annotations, self._of_node[view.name].values())
-        machine = machine_of(reading.topology, view.allocatable)
+        machine = machine_of(reading.topology, view.allocatable, decode_kubelet(meta.labels))
         return Known(machine, reading.digest or "", _allocations(meta.annotations.get(v.ALLOCATIONS)))
 
 

@@ -8,15 +8,35 @@ from typing import Final
 from kubenexus.common.vocabulary import NumaPolicy
 from kubenexus.scheduler.devices.ask import Ask
 from kubenexus.scheduler.devices.fit import Refused
+from kubenexus.scheduler.devices.kubelet import (
+    CPUS,
+    GPUS,
+    MEMORY,
+    Need,
+    foresee,
+    needs_of,
+    sizes_of,
+    splits_cores,
+)
 from kubenexus.scheduler.devices.ledger import Spot
-from kubenexus.scheduler.devices.machine import CPU, RESOURCES, cards
+from kubenexus.scheduler.devices.machine import CPU, RESOURCES, Kubelet, Machine, cards
+from kubenexus.scheduler.devices.pins import Pins
 from kubenexus.scheduler.devices.sets import room_for
 
 _UNITS: Final = ((1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"))
 
 
+_GIVEN: Final = {CPUS: "CPUs", GPUS: "GPUs", MEMORY: "memory"}
+
+
 def numa_reason(ask: Ask, refused: Refused) -> str:
-    """Why a node has no NUMA nodes for a pod."""
+    """Why a node has no NUMA nodes for a pod; empty if it does not insist on any, nor does the kubelet."""
+    if refused.elsewhere:
+        return f"node(s) whose kubelet ({refused.kubelet}) would choose NUMA nodes that the pod must not have"
+    if refused.kubelet:
+        return f"node(s) whose kubelet ({refused.kubelet}) would refuse the pod"
+    if not ask.strict:
+        return ""
     if refused.unknown:
         return f"node(s) whose {refused.unknown} are not known, which policy {ask.policy} needs"
     room = f"{'is large enough' if refused.hopeless else 'has room'} for {wanted(ask)}"
@@ -46,7 +66,48 @@ def wanted(ask: Ask) -> str:
 
 def numa_detail(spot: Spot, ask: Ask) -> str:
     """`numa 0: 12 of 16 CPUs taken; numa 1: 1 of 2 GPUs free`: what each NUMA node lacks."""
+    machine, pins = spot.machine, spot.occupancy.pins
+    foreseen = foresee(machine, pins, ask) if pins is not None else None
+    if machine.kubelet is not None and pins is not None and foreseen == ():
+        return _kubelet_detail(machine, machine.kubelet, pins, ask)
+    if foreseen:
+        return f"it would choose numa {', '.join(map(str, machine.ids(foreseen)))}; {_shortages(spot, ask)}"
+    return _shortages(spot, ask)
+
+
+def _shortages(spot: Spot, ask: Ask) -> str:
     return "; ".join(f"numa {zone.id}: {_shortage(spot, ask, place)}" for place, zone in enumerate(spot.machine.zones))
+
+
+def _kubelet_detail(machine: Machine, kubelet: Kubelet, pins: Pins, ask: Ask) -> str:
+    """What stops a kubelet: parts of cores, needs of different sizes, or what each NUMA node lacks in its account."""
+    if splits_cores(kubelet, ask):
+        return f"it gives out whole cores of {kubelet.threads} CPUs each"
+    if kubelet.by_container and ask.parts:
+        return "no NUMA nodes are left that would do for each of its containers"
+    needs = needs_of(machine, pins, ask.whole)
+    sizes = sizes_of(machine, needs)
+    if len(set(sizes.values())) > 1:
+        parts = (f"{_GIVEN[manager]} take {size or 'more than all'} NUMA node(s)" for manager, size in sizes.items())
+        return ", ".join(parts)
+    zones = (f"numa {zone.id}: {_untaken(machine, pins, needs, place)}" for place, zone in enumerate(machine.zones))
+    return "; ".join(zones)
+
+
+def _untaken(machine: Machine, pins: Pins, needs: list[Need], place: int) -> str:
+    """What a kubelet has too little of in one NUMA node."""
+    zone, left = machine.zones[place], pins.left[place]
+    for kind, amount, _, _ in needs:
+        if kind == GPUS:
+            free, size = (zone.gpus & (pins.gpus or 0)).bit_count(), zone.whole.gpus
+            if free < amount:
+                return f"{free} of {size} GPUs free"
+        elif kind == CPUS and left[0] < amount:
+            return f"{zone.room[0] // 1000 - left[0]} of {zone.room[0] // 1000} CPUs taken"
+        elif kind >= MEMORY and left[kind - 1] < amount:
+            name, size = RESOURCES[kind - 1], zone.room[kind - 1]
+            return f"{_number(name, size - left[kind - 1])} of {_piece(name, size)} taken"
+    return "others have memory of it in another set of NUMA nodes" if pins.groups else "has room"
 
 
 def gpu_detail(spot: Spot, ask: Ask) -> str:

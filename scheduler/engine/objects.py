@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kubenexus.common import vocabulary as v
 from kubenexus.common.objects import (
     CsiDriverView,
     CsiNodeView,
@@ -19,6 +20,7 @@ from kubenexus.common.objects import (
     StorageClassView,
     VolumeAttachmentView,
 )
+from kubenexus.common.wire import KubeletSettings, decode_kubelet
 from kubenexus.scheduler.engine.claims import Claims, Slices
 from kubenexus.scheduler.engine.table import Table
 
@@ -48,6 +50,17 @@ class Objects:
         """owner's uid → nodes whose kubelet lately refused its pods, and why"""
         self.gpu_mixes = Table[tuple[int, ...]]()
         """by the plugin that reads it: how often pods ask for sets of 1, 2, 4 and 8 GPUs, roughly"""
+
+        self.kubelets = Table[KubeletSettings]()
+        """of the nodes whose kubelet, by their labels, refuses pods on account of NUMA nodes or cores"""
+
+    def note_kubelet(self, node: str, labels: Mapping[str, str]) -> None:
+        """What a node's labels say of its kubelet; none if it went."""
+        told = v.KUBELET_POLICY in labels or v.KUBELET_OPTIONS in labels
+        if told and (settings := decode_kubelet(labels)).may_refuse:
+            self.kubelets.set(node, settings)
+        else:
+            self.kubelets.remove(node)
 
     def table(self, name: str) -> Table[Any]:
         """A table by the name of its attribute."""

@@ -168,6 +168,7 @@ class State:
         self.labels.set(node, view.meta.name, view.meta.labels)
         self.facts.set(node, view)
         self.images.set(node, view.images)
+        self.objects.note_kubelet(view.meta.name, view.meta.labels)
         self._node_changed(node)
         return node
 
@@ -181,6 +182,7 @@ class State:
         self.labels.set(node, name, None)
         self.facts.set(node, None)
         self.images.set(node, ())
+        self.objects.note_kubelet(name, {})
         self._node_changed(node)
         self._release(node)
 

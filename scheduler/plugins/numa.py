@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from kubenexus.common.objects import PodView
+from kubenexus.common.objects import PodView, Qos
 from kubenexus.common.vocabulary import NUMA_ASSIGNED, TOPOLOGY_HASH, NumaPolicy
-from kubenexus.scheduler.devices.ask import Ask
+from kubenexus.scheduler.devices.ask import Ask, gpus_of
 from kubenexus.scheduler.devices.fit import Fit
 from kubenexus.scheduler.devices.words import numa_detail, numa_reason
 from kubenexus.scheduler.engine.plugin import At, NodePlugin, Refusal, Scores
@@ -19,21 +19,26 @@ from kubenexus.scheduler.plugins.volumes import Barred
 
 
 class NUMATopology(NodePlugin[Ask | Barred]):
-    """Refuses nodes where the pod's policy cannot be kept; prefers few, close and well filled NUMA nodes."""
+    """Refuses nodes that cannot keep the pod's policy or whose kubelet refuses it; prefers few, close NUMA nodes."""
 
     name = "NUMATopology"
 
     def __init__(self, args: Mapping[str, Any]) -> None:
         self._args = read_args(DeviceArgs, args)
 
+    def reads(self, pod: PodView) -> tuple[str, ...]:
+        concerned = pod.spec.needs.qos is Qos.GUARANTEED or gpus_of(pod.spec.requests, self._args.gpu_resources)
+        return ("kubelets",) if concerned else ()
+
     def compile(self, pod: PodView, state: State) -> Ask | Barred | None:
-        ask = ask_of(pod, state, self._args)
-        return None if isinstance(ask, Ask) and ask.policy is NumaPolicy.NONE else ask
+        kubelets = bool(state.objects.kubelets)
+        ask = ask_of(pod, state, self._args, kubelets=kubelets)
+        return None if isinstance(ask, Ask) and ask.policy is NumaPolicy.NONE and not kubelets else ask
 
     def filter(self, term: Ask | Barred, state: State, at: At) -> Iterator[Refusal]:
         if isinstance(term, Barred):
             yield term.everywhere(state, at)
-        elif term.strict:
+        elif term.strict or state.objects.kubelets:
             nodes = columns(state, at)
             answers = state.devices.places(term, nodes)
             yield from refusals(answers, nodes, partial(numa_reason, term), lambda spot: numa_detail(spot, term))
@@ -41,10 +46,13 @@ class NUMATopology(NodePlugin[Ask | Barred]):
     def admits(self, term: Ask | Barred, state: State, node: int) -> bool:
         if isinstance(term, Barred):
             return False
-        return not term.strict or isinstance(state.devices.place(term, node), Fit)
+        if not (term.strict or state.objects.kubelets):
+            return True
+        found = state.devices.place(term, node)
+        return isinstance(found, Fit) or not (term.strict or found.kubelet)
 
     def score(self, term: Ask | Barred, state: State, at: At) -> Scores | None:
-        if isinstance(term, Barred):
+        if isinstance(term, Barred) or term.policy is NumaPolicy.NONE:
             return None
         return ratings(state.devices.places(term, columns(state, at)), lambda found: found.score)
 

@@ -39,10 +39,10 @@ class Seats:
         """It goes with the pod."""
 
 
-def ask_of(pod: PodView, state: State, args: DeviceArgs) -> Ask | Barred | None:
-    """What a pod asks of NUMA nodes and GPUs."""
+def ask_of(pod: PodView, state: State, args: DeviceArgs, *, kubelets: bool = False) -> Ask | Barred | None:
+    """What a pod asks of NUMA nodes and GPUs, or (with `kubelets`) what a kubelet may refuse to it."""
     state.devices.recognise(args.gpu_resources)
-    found = read_ask(pod, args.gpu_resources)
+    found = read_ask(pod, args.gpu_resources, kubelets=kubelets)
     return Barred(found.reason.rstrip(".")) if isinstance(found, Unusable) else found
 
 
@@ -57,12 +57,13 @@ def refusals(
     reason: Callable[[Refused], str],
     detail: Callable[[Spot], str],
 ) -> Iterator[Refusal]:
-    """The nodes that refuse a pod, by reason."""
+    """The nodes that refuse a pod, by reason; where there is none it is for others to refuse it."""
     by_reason: dict[tuple[str, Code], list[int]] = {}
     for number, found in enumerate(answers.found):
         if isinstance(found, Refused):
-            code = Code.UNRESOLVABLE if found.hopeless else Code.UNSCHEDULABLE
-            by_reason.setdefault((reason(found), code), []).append(number)
+            code, text = Code.UNRESOLVABLE if found.hopeless else Code.UNSCHEDULABLE, reason(found)
+            if text:
+                by_reason.setdefault((text, code), []).append(number)
 
     def tell(node: int) -> str:
         return detail(answers.spot(int(np.flatnonzero(nodes == node)[0])))

@@ -115,6 +115,22 @@ def test_what_an_agent_sees_of_the_host(objects: list[Obj]) -> None:
     }
 
 
+def test_an_agent_reads_the_kubelet_s_files_where_it_is_told_to_and_is_not_root_for_it(helm: Helm) -> None:
+    switch = ["--set", "agent.kubeletConfig.enabled=true", "--set", "agent.kubeletConfig.file=/etc/kubelet.json"]
+    for more, expected in (([], {}), (["--set", "agent.kubeletConfig.dropIns=/etc/k.d"], {"/etc/k.d": "Directory"})):
+        pod = pod_templates(helm.objects(*switch, *more))["DaemonSet/kubenexus-agent"]
+        added = {one["hostPath"]["path"]: one["hostPath"]["type"] for one in pod["volumes"][2:]}
+        assert added == {"/etc/kubelet.json": "File", **expected}
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        [container] = pod["containers"]
+        assert {
+            "name": "kubelet-config",
+            "mountPath": "/host/var/lib/kubelet/config.yaml",
+            "readOnly": True,
+        } in container["volumeMounts"]
+        assert ("--kubelet-config-dir=/host/kubelet-drop-ins" in container["args"]) is bool(expected)
+
+
 def test_a_driver_of_the_host_makes_only_agents_on_gpu_nodes_privileged(helm: Helm) -> None:
     pods = pod_templates(helm.objects("--set", "agent.gpu.access=hostDriver"))
     privileged = [

@@ -13,6 +13,8 @@ from kubenexus.common import wire
 from kubenexus.common.kube.request import PatchType
 from kubenexus.common.kube.resources import NODES, PODS, RESOURCE_SLICES
 from kubenexus.common.sandbox import Sandbox
+from kubenexus.common.sandbox.controllers.kubelet_numa import POLICY_ANNOTATION, REJECTION
+from kubenexus.common.wire.kubelet import CpuPolicy, MemoryPolicy, TopologyPolicy, TopologyScope
 from tests.builders import PodBuilder, pod
 from tests.machines import dgx_h100
 from tests.schedulers import Cluster, connected, scheduling
@@ -107,3 +109,43 @@ def test_what_the_kubelet_gave_counts(cluster: Cluster, kubeconfig: Path) -> Non
         cluster.await_node("b")
     assert gpus(cluster, "b") == [0, 1, 2, 3]
     assert running.scheduler.desk.state.devices.misses == 1
+
+
+def strict_node(cluster: Cluster, policy: str, *, told: bool) -> None:
+    """A node whose kubelet aligns whole pods, CPUs and memory; its labels may say so."""
+    labels, _ = wire.encode_labels(TOPOLOGY)
+    if told:
+        settings = wire.KubeletSettings(
+            TopologyPolicy(policy), TopologyScope.POD, CpuPolicy.STATIC, MemoryPolicy.STATIC
+        )
+        labels |= wire.encode_kubelet(settings)
+    notes = {v.TOPOLOGY_SNAPSHOT: wire.encode_annotation(TOPOLOGY), POLICY_ANNOTATION: policy}
+    cluster.add_nodes("dgx", labels=labels, annotations=notes, **ROOM)
+
+
+def misfits() -> list[PodBuilder]:
+    """Pods that the node has room for as long as nobody asks which NUMA nodes it is on, and some that always fit."""
+    built = [pod(f"cpu-{number}").guaranteed(cpus, "2Gi") for number, cpus in enumerate((20, 24, 14, 4, 7))]
+    built += [pod(f"gpu-{number}").cpu("100m").gpu(gpus) for number, gpus in enumerate((1, 3, 2, 2))]
+    policies = [pod(f"wish-{policy}").guaranteed(3, "1Gi").annotation(v.NUMA_POLICY, policy) for policy in v.NumaPolicy]
+    return [*built, *policies, pod("both").guaranteed(40, "2Gi").gpu(1)]
+
+
+def settled(obj: dict[str, Any]) -> bool:
+    """Its kubelet has decided, or the scheduler has found no place for it."""
+    conditions = {one["type"]: one["status"] for one in obj["status"].get("conditions") or ()}
+    return obj["status"]["phase"] != "Pending" or conditions.get("PodScheduled") == "False"
+
+
+@pytest.mark.parametrize("policy", ["single-numa-node", "restricted"])
+@pytest.mark.parametrize("told", [True, False], ids=["the node says so", "nobody knows"])
+def test_a_kubelet_refuses_nothing_that_we_place(cluster: Cluster, kubeconfig: Path, policy: str, told: bool) -> None:
+    strict_node(cluster, policy, told=told)
+    with scheduling(kubeconfig):
+        for built in misfits():
+            submit(cluster, built)
+            until(lambda: all(map(settled, cluster.pods())), 20)
+        refused = [one["metadata"]["name"] for one in cluster.pods() if one["status"].get("reason") == REJECTION.reason]
+        running = sum(one["status"]["phase"] == "Running" for one in cluster.pods())
+    assert bool(refused) is not told, refused
+    assert running >= 8

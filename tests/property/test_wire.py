@@ -18,11 +18,23 @@ from kubenexus.common import wire
 from kubenexus.common.cpulist import encode_label
 from kubenexus.common.sandbox.validation import apply_defaults, grammar, validate_create
 from kubenexus.common.topology import Gpu, NodeTopology, NumaNode
-from kubenexus.common.vocabulary import DOMAIN, DRA_DRIVER, TOPOLOGY_SNAPSHOT
+from kubenexus.common.vocabulary import (
+    DOMAIN,
+    DRA_DRIVER,
+    KUBELET_CPU,
+    KUBELET_MEMORY,
+    KUBELET_OPTIONS,
+    KUBELET_POLICY,
+    KUBELET_SCOPE,
+    TOPOLOGY_SNAPSHOT,
+)
 from kubenexus.common.wire import Kind, MangledError
+from kubenexus.common.wire.kubelet import OPTIONS, CpuPolicy, MemoryPolicy, TopologyPolicy, TopologyScope
 from tests.property.topologies import numa_lists, topologies
 
 Obj = dict[str, Any]
+
+KUBELET_LABELS = (KUBELET_POLICY, KUBELET_SCOPE, KUBELET_CPU, KUBELET_MEMORY, KUBELET_OPTIONS)
 
 patient = settings(
     deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -44,6 +56,28 @@ def from_slices(slices: Iterable[Any]) -> NodeTopology:
 @given(topologies())
 def test_the_annotation_gives_back_the_very_same_topology(topology: NodeTopology) -> None:
     assert wire.decode_annotation(wire.encode_annotation(topology)) == (topology, wire.topology_hash(topology))
+
+
+@given(
+    st.builds(
+        wire.KubeletSettings,
+        st.none() | st.sampled_from(TopologyPolicy),
+        st.none() | st.sampled_from(TopologyScope),
+        st.none() | st.sampled_from(CpuPolicy),
+        st.none() | st.sampled_from(MemoryPolicy),
+        st.frozensets(st.sampled_from(sorted(OPTIONS))),
+    )
+)
+def test_labels_give_back_the_settings_of_a_kubelet(settings: wire.KubeletSettings) -> None:
+    labels = wire.encode_kubelet(settings)
+    assert wire.decode_kubelet(labels) == settings
+    assert not any(map(grammar.label_value, labels.values()))
+
+
+@given(st.dictionaries(st.sampled_from(KUBELET_LABELS), st.text(max_size=70)))
+def test_labels_of_any_text_are_a_kubelet_s_words_or_nothing(labels: dict[str, str]) -> None:
+    settings = wire.decode_kubelet(labels)
+    assert wire.decode_kubelet(wire.encode_kubelet(settings)) == settings
 
 
 @patient

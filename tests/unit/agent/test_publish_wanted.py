@@ -11,6 +11,7 @@ from kubenexus.common import vocabulary as v
 from kubenexus.common import wire
 from kubenexus.common.topology import NodeTopology
 from kubenexus.common.wire import Given
+from kubenexus.common.wire.kubelet import CpuPolicy, TopologyPolicy, TopologyScope
 from tests.machines import dgx_h100, numa_nodes
 
 NO_GPUS = NodeTopology(numa=numa_nodes((0, 1)), gpus=(), nics=())
@@ -65,6 +66,27 @@ def test_a_machine_without_gpus_has_an_empty_pool_and_no_gpu_labels() -> None:
 def test_stale_is_a_label_of_the_gpu_manager() -> None:
     assert shares(want(Findings(dgx_h100(), gpu_stale=True)))[v.AGENT_GPU_MANAGER].labels[v.GPU_STALE] == "true"
     assert v.GPU_STALE not in shares(want(Findings(dgx_h100())))[v.AGENT_GPU_MANAGER].labels
+
+
+SETTINGS = wire.KubeletSettings(TopologyPolicy.RESTRICTED, TopologyScope.POD, CpuPolicy.STATIC)
+
+
+def test_what_the_kubelet_is_set_to_is_in_labels_and_leaves_the_hash_alone() -> None:
+    plain, told = want(Findings(dgx_h100())), want(Findings(dgx_h100(), kubelet=SETTINGS))
+    more = shares(told)[v.AGENT_NUMA_MANAGER].labels.items() - shares(plain)[v.AGENT_NUMA_MANAGER].labels.items()
+    assert dict(more) == {v.KUBELET_POLICY: "restricted", v.KUBELET_SCOPE: "pod", v.KUBELET_CPU: "static"}
+    assert told.slices == plain.slices
+
+
+def test_nrt_names_the_policy_and_the_scope() -> None:
+    nrt, plain = want(Findings(dgx_h100(), kubelet=SETTINGS), "nrt").nrt, want(Findings(dgx_h100()), "nrt").nrt
+    assert nrt
+    assert plain
+    assert nrt["attributes"] == [
+        {"name": "topologyManagerPolicy", "value": "restricted"},
+        {"name": "topologyManagerScope", "value": "pod"},
+    ]
+    assert "attributes" not in plain
 
 
 def test_allocations_stand_beside_the_snapshot() -> None:

@@ -52,6 +52,9 @@ containers:
       - --publish={{ join "," .publish }}
       - --interval={{ .interval }}
       - --metrics-port={{ .metricsPort }}
+      {{- if and .kubeletConfig.enabled .kubeletConfig.dropIns }}
+      - --kubelet-config-dir=/host/kubelet-drop-ins
+      {{- end }}
     env:
       - name: NODE_NAME
         valueFrom:
@@ -96,6 +99,12 @@ containers:
       {{- if $privileged }}
       - {name: driver-library, mountPath: /driver/libnvidia-ml.so.1, readOnly: true}
       {{- end }}
+      {{- if .kubeletConfig.enabled }}
+      - {name: kubelet-config, mountPath: /host/var/lib/kubelet/config.yaml, readOnly: true}
+      {{- if .kubeletConfig.dropIns }}
+      - {name: kubelet-drop-ins, mountPath: /host/kubelet-drop-ins, readOnly: true}
+      {{- end }}
+      {{- end }}
       {{- if .podResources }}
       - {name: pod-resources, mountPath: /host/var/lib/kubelet/pod-resources, readOnly: true}
       - {name: pod-logs, mountPath: /host/var/log/pods, readOnly: true}
@@ -112,6 +121,14 @@ volumes:
   {{- if $privileged }}
   - name: driver-library
     hostPath: {path: {{ printf "%s/%s" (trimSuffix "/" .gpu.driverRoot) (trimPrefix "/" .gpu.driverLibrary) }}, type: File}
+  {{- end }}
+  {{- if .kubeletConfig.enabled }}
+  - name: kubelet-config
+    hostPath: {path: {{ .kubeletConfig.file }}, type: File}
+  {{- if .kubeletConfig.dropIns }}
+  - name: kubelet-drop-ins
+    hostPath: {path: {{ .kubeletConfig.dropIns }}, type: Directory}
+  {{- end }}
   {{- end }}
   {{- if .podResources }}
   - name: pod-resources
