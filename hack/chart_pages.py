@@ -152,7 +152,7 @@ RULES = {
     "agent-nrt": agent.NRT_RULES,
     "cleanup": agent.CLEANUP_RULES,
     "scheduler": scheduler.RULES,
-    "scheduler-lease": scheduler.LEASE_RULES,
+    "scheduler-lease": scheduler.lease_rules('{{ include "kubenexus.fullname" . }}-scheduler'),
     "webhook": webhook.RULES,
     "webhook-trust": webhook.certificate_rules('{{ include "kubenexus.fullname" . }}-webhook'),
     "webhook-secret": webhook.secret_rules('{{ include "kubenexus.certificateSecret" . }}'),
