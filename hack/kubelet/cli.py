@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hack.control_plane import cluster
-from hack.kubelet.containers import Kubelet
+from hack.kubelet.containers import Kubelet, Ports
 from hack.kubelet.play import Kubelets, play
 from kubenexus.common.kube.client import Client
 from kubenexus.common.kube.errors import AlreadyExists
@@ -21,8 +21,10 @@ from kubenexus.common.sandbox.demo import node_object
 from kubenexus.common.sandbox.machine_tree import write_machine
 from kubenexus.common.sandbox.machines import MACHINES, Machine
 
-ABOUT = """Two synthetic nodes, one with eight GPUs, and their kubelets, until Ctrl-C. Pods of the KubeNexus chart run
-as processes of this machine, with their accounts and arguments; all others only say that they run, and that they end."""
+ABOUT = """Two synthetic nodes, one with eight GPUs, and their kubelets, until Ctrl-C.
+
+Pods of the KubeNexus chart run as processes of this machine, with their accounts and arguments; all others only say
+that they run, and that they end."""
 EXAMPLE = """example:
   hack/control-plane up --with controller-manager,scheduler
   hack/kubelets
@@ -55,14 +57,19 @@ def main(arguments: list[str] | None = None) -> int:
 def run(kubeconfig: Path, folder: Path, stopped: threading.Event) -> None:
     """Join the nodes, and play their kubelets until the event."""
     with Client.connect(str(kubeconfig), agent="kubelets") as client:
-        kubelets = [_join(client, kubeconfig, name, machine, folder / name) for name, machine in FLEET.items()]
+        ports = Ports()
+        kubelets = [
+            Kubelet(client, kubeconfig, name, _join(client, name, machine, folder / name), folder / name, ports)
+            for name, machine in FLEET.items()
+        ]
         with contextlib.suppress(AlreadyExists):
             client.create(RUNTIME_CLASSES, {"metadata": {"name": "nvidia"}, "handler": "nvidia"})
         _say(f"{', '.join(FLEET)} have joined; their kubelets run until Ctrl-C.")
         play(Kubelets(client, kubelets, _say), stopped.wait)
 
 
-def _join(client: Client, kubeconfig: Path, name: str, machine: Machine, folder: Path) -> Kubelet:
+def _join(client: Client, name: str, machine: Machine, folder: Path) -> Path:
+    """A new node; the root of its file system."""
     host = folder / "host"
     host.mkdir(parents=True)
     write_machine(machine, host)
@@ -73,7 +80,7 @@ def _join(client: Client, kubeconfig: Path, name: str, machine: Machine, folder:
         node["metadata"]["labels"] |= GPU_LABEL
     with contextlib.suppress(AlreadyExists):
         client.create(NODES, node)
-    return Kubelet(client, kubeconfig, name, host, folder)
+    return host
 
 
 def _say(text: str) -> None:

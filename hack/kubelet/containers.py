@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -65,11 +66,31 @@ class Running:
         return page(f"http://127.0.0.1:{self.ports['metrics']}/metrics") or ""
 
 
-def ready_status() -> Obj:
+def ready_status(pod: Obj) -> Obj:
     """The status of a pod that is ready. API servers find webhooks by the address."""
-    conditions = [{"type": kind, "status": "True"} for kind in ("Initialized", "ContainersReady", "Ready")]
     address = own_address()
-    return {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": conditions}
+    return {
+        "phase": "Running",
+        "podIP": address,
+        "podIPs": [{"ip": address}],
+        "conditions": [{"type": kind, "status": "True"} for kind in ("Initialized", "ContainersReady", "Ready")],
+        "containerStatuses": [_container_status(one, {"running": {}}) for one in pod["spec"]["containers"]],
+    }
+
+
+def ended_status(pod: Obj, failed: bool) -> Obj:
+    """The status of a pod that has ended."""
+    reason = {"exitCode": int(failed), "reason": "Error" if failed else "Completed"}
+    return {
+        "phase": "Failed" if failed else "Succeeded",
+        "conditions": [{"type": kind, "status": "False"} for kind in ("ContainersReady", "Ready")],
+        "containerStatuses": [_container_status(one, {"terminated": reason}) for one in pod["spec"]["containers"]],
+    }
+
+
+def _container_status(container: Obj, state: Obj) -> Obj:
+    shown = {"name": container["name"], "image": container["image"], "imageID": "", "restartCount": 0}
+    return {**shown, "ready": "running" in state, "started": "running" in state, "state": state}
 
 
 @cache
@@ -89,11 +110,38 @@ def page(url: str) -> str | None:
         return None
 
 
-class Kubelet:
-    """One node. `host` is the root of its file system."""
+class Ports:
+    """Who has which port of this machine; a process that was started a moment ago does not listen yet."""
 
-    def __init__(self, client: Client, kubeconfig: Path, node: str, host: Path, folder: Path) -> None:
-        self._client, self._kubeconfig = client, kubeconfig
+    def __init__(self) -> None:
+        self._taken: dict[int, subprocess.Popen[bytes]] = {}
+
+    def pick(self, port: int) -> int:
+        """The port, or another one where it is taken."""
+        holder = self._taken.get(port)
+        return port if (holder is None or holder.poll() is not None) and _is_free(port) else free_port()
+
+    def give(self, ports: Iterable[int], process: subprocess.Popen[bytes]) -> None:
+        self._taken |= dict.fromkeys(ports, process)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("0.0.0.0", port))
+        except OSError:
+            return False
+    return True
+
+
+class Kubelet:
+    """One node. `host` is the root of its file system; nodes of one machine share its ports."""
+
+    def __init__(
+        self, client: Client, kubeconfig: Path, node: str, host: Path, folder: Path, ports: Ports | None = None
+    ) -> None:
+        self._client, self._kubeconfig, self._ports = client, kubeconfig, ports or Ports()
         self.node, self._host, self._folder = node, host, folder
 
     def start(self, pod: Obj) -> Running:
@@ -106,7 +154,7 @@ class Kubelet:
             self._mount(pod, volume, root / mount["mountPath"].lstrip("/"))
         if (self._host / RECORDING).exists() and (root / "host").exists():
             shutil.copy(self._host / RECORDING, root / "host")  # what a driver on this host would answer
-        ports = {port["name"]: _usable(port["containerPort"]) for port in container.get("ports", [])}
+        ports = {port["name"]: self._ports.pick(port["containerPort"]) for port in container.get("ports", [])}
         words = [_ported(self._inside(root, word), container, ports) for word in container["args"]]
         env = {
             "PATH": os.environ["PATH"],
@@ -116,6 +164,7 @@ class Kubelet:
         log = folder / "log"
         with log.open("wb") as output:
             process = subprocess.Popen([PROGRAM, *words], stdout=output, stderr=output, env=env, cwd=root)
+        self._ports.give(ports.values(), process)
         return Running(container, process, log, ports)
 
     def bind(self, pod: Obj) -> Obj:
@@ -182,17 +231,6 @@ class Kubelet:
         """Containers of a pod that is being deleted are gone: so is the pod."""
         with contextlib.suppress(NotFound):
             self._client.delete(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"], grace_seconds=0)
-
-
-def _usable(port: int) -> int:
-    """The port, or another one where it is taken."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("0.0.0.0", port))
-        except OSError:
-            return free_port()
-    return port
 
 
 def _ported(word: str, container: Obj, ports: dict[str, int]) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from hack.kubelet.containers import Kubelet, Running, ready_status
+from hack.kubelet.containers import Kubelet, Running, ended_status, ready_status
 from kubenexus.common.kube.client import Client
 from kubenexus.common.kube.errors import ApiError, NotFound
 from kubenexus.common.kube.resources import PODS
@@ -83,12 +83,14 @@ class Kubelets:
         return _Life(pod, kubelet, time.monotonic(), running)
 
     def _follow(self, life: _Life) -> None:
+        if life.running and life.running.process.poll() is not None and is_endless(life.pod):
+            self._say(f"{name(life.pod)} has ended and is started again: {life.running.log.read_text()[-400:]}")
+            life.running, life.told = life.kubelet.start(life.pod), ""
         phase = _phase_of(life) if life.running else _pretended(life.pod, time.monotonic() - life.began)
         if phase and phase != life.told:
             life.told = phase
-            life.kubelet.tell(life.pod, ready_status() if phase == "Running" else _ended(phase))
-            if phase == "Failed" and life.running:
-                self._say(f"{name(life.pod)} has failed: {life.running.log.read_text()[-400:]}")
+            status = ready_status(life.pod) if phase == "Running" else ended_status(life.pod, phase == "Failed")
+            life.kubelet.tell(life.pod, status)
 
     def _end(self, life: _Life) -> None:
         if life.running and life.running.process.poll() is None:
@@ -100,6 +102,10 @@ def is_ours(pod: Obj) -> bool:
     """Whether a pod is one of the chart: its one container has our image."""
     images = [container["image"].rpartition(":")[0] for container in pod["spec"]["containers"]]
     return len(images) == 1 and images[0].endswith(OURS)
+
+
+def is_endless(pod: Obj) -> bool:
+    return bool(pod["spec"].get("restartPolicy") == "Always")
 
 
 def name(pod: Obj) -> str:
@@ -118,12 +124,8 @@ def _phase_of(life: _Life) -> str:
 def _pretended(pod: Obj, age: float) -> str:
     """Of a pod that nobody runs."""
     told = (pod["metadata"].get("annotations") or {}).get(SIMULATED_RUN_TIME)
-    endless = told is None and pod["spec"].get("restartPolicy") == "Always"
+    endless = told is None and is_endless(pod)
     return "Running" if endless or age < float(told or RUN_SECONDS) else "Succeeded"
-
-
-def _ended(phase: str) -> Obj:
-    return {"phase": phase, "conditions": [{"type": kind, "status": "False"} for kind in ("ContainersReady", "Ready")]}
 
 
 def play(kubelets: Kubelets, is_stopped: Callable[[float], bool]) -> None:

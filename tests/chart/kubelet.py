@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hack.kubelet import containers
-from hack.kubelet.containers import Running, ready_status
+from hack.kubelet.containers import Running, ended_status, ready_status
 from tests.stub_server import until
 
 Obj = dict[str, Any]
@@ -25,7 +25,7 @@ class Kubelet(containers.Kubelet):
         running = self.start(self.bind(pod))
         try:
             until(lambda: self._ready(running), PATIENCE)
-            self.tell(pod, ready_status())
+            self.tell(pod, ready_status(pod))
             yield running
         except AssertionError as error:
             raise AssertionError(f"{error}\n{running.log.read_text()[-4000:]}") from error
@@ -39,7 +39,7 @@ class Kubelet(containers.Kubelet):
         """The pod, bound to this node and run to its end; what it printed."""
         running = self.start(self.bind(pod))
         code = running.process.wait(PATIENCE)
-        self.tell(pod, {"phase": "Failed" if code else "Succeeded"})
+        self.tell(pod, ended_status(pod, bool(code)))
         return running.log.read_text()
 
     def _ready(self, running: Running) -> bool:
