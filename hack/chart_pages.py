@@ -32,7 +32,7 @@ step, [docs/upgrade.md](../../docs/upgrade.md) says what an upgrade and an unins
 
 ```sh
 helm install kubenexus charts/kubenexus --namespace kubenexus-system --create-namespace \\
-    --set image.repository=REGISTRY/kubenexus
+    --set image.repository=$REGISTRY/kubenexus --wait
 helm test kubenexus --namespace kubenexus-system
 ```
 

@@ -30,11 +30,12 @@ Place = tuple[str, str, str]
 
 
 @contextlib.contextmanager
-def own_plane(folder: Path, *, audit: bool = False) -> Iterator[Cluster]:
-    """A control plane that lives as long as the block."""
-    require("etcd", "kube-apiserver", *(cluster.OPTIONAL[name] for name in COMPONENTS))
+def own_plane(folder: Path, *more: str, audit: bool = False) -> Iterator[Cluster]:
+    """A control plane that lives as long as the block; `more` are components besides the usual."""
+    components = (*COMPONENTS, *more)
+    require("etcd", "kube-apiserver", *(cluster.OPTIONAL[name] for name in components))
     try:
-        yield cluster.up(folder, COMPONENTS, owner=os.getpid(), audit=audit, say=print)
+        yield cluster.up(folder, components, owner=os.getpid(), audit=audit, say=print)
     finally:
         cluster.down(folder)
 
