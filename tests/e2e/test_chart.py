@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import base64
+import json
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hack.control_plane import binaries
+from hack.control_plane.cluster import Cluster
 from hack.kubelet.containers import Running
 from kubenexus.common import vocabulary as v
 from kubenexus.common.kube.clocks import wall_clock
@@ -22,7 +27,7 @@ from kubenexus.common.kube.resources import (
     VALIDATING_WEBHOOKS,
 )
 from kubenexus.webhook.certs import Holdings, Step, renewed, service_names
-from tests.chart.helm import CHART, ROOT
+from tests.chart.helm import CHART, EVERY_SET, ROOT, get_helm
 from tests.chart.kubelet import PATIENCE
 from tests.chart.plane import everything
 from tests.chart.site import Site
@@ -180,3 +185,27 @@ def test_certificates_of_others(site: Site) -> None:
 def mutated(site: Site, namespace: str) -> bool:
     answer = site.client.create(PODS, pod("asked"), namespace, dry_run=True)
     return bool(answer["spec"]["schedulerName"] == v.SCHEDULER_NAME)
+
+
+FOREIGN = {"Certificate", "Issuer", "PodMonitor", "PrometheusRule"}
+"""kinds of other operators, which the server does not know"""
+
+
+@EVERY_SET
+def test_every_value_set_is_accepted(values: Path, plane: Cluster) -> None:
+    """By the real server, with strict validation; nothing is created."""
+    release = unique("kubenexus")
+    rendered = get_helm(3).objects("--values", values, "--set", f"fullnameOverride={release}")
+    objects = [obj for obj in rendered if obj["kind"] not in FOREIGN]
+    items = json.dumps({"apiVersion": "v1", "kind": "List", "items": [in_default(obj) for obj in objects]})
+    words = ["create", "--dry-run=server", "--validate=strict", "-f", "-"]
+    command = [str(binaries.find("kubectl")), f"--kubeconfig={plane.kubeconfig}", *words]
+    done = subprocess.run(command, input=items, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("(server dry run)") == len(objects)
+
+
+def in_default(obj: Obj) -> Obj:
+    """The object in a namespace that exists; accounts that are named in it stay where they are."""
+    meta = obj["metadata"]
+    return {**obj, "metadata": {**meta, "namespace": "default"}} if "namespace" in meta else obj
