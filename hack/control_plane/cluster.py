@@ -17,7 +17,7 @@ import secrets
 import shutil
 import ssl
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -98,12 +98,19 @@ def load(folder: Path) -> Cluster | None:
 
 
 def up(
-    folder: Path, components: Iterable[str] = (), *, owner: int | None = None, audit: bool = False, say: binaries.Say
+    folder: Path,
+    components: Iterable[str] = (),
+    *,
+    owner: int | None = None,
+    audit: bool = False,
+    flags: Mapping[str, object] | None = None,
+    say: binaries.Say,
 ) -> Cluster:
     """Start a control plane in a state folder that is new, empty or left over from a dead one.
 
-    `owner` is the id of the process it is for: once that is gone, `sweep` ends it. With `audit` the server writes down
-    what service accounts ask for. Raises MissingError or StartError, and then nothing is left running.
+    `owner` is the id of the process it is for: once that is gone, `sweep` ends it. With `audit` the API server writes
+    down what service accounts ask for; `flags` are more of its own. Raises MissingError or StartError, and then nothing
+    is left running.
     """
     optional = [OPTIONAL[component] for component in components]
     programs = binaries.ensure(["etcd", "kube-apiserver", *optional], say)
@@ -114,7 +121,7 @@ def up(
     launch = _Launch(folder, programs, None if owner is None else running("owner", owner))
     try:
         launch.etcd()
-        launch.apiserver(audit)
+        launch.apiserver({**(launch.audit() if audit else {}), **(flags or {})})
         for name in optional:
             launch.component(name)
         return launch.cluster
@@ -169,11 +176,11 @@ class _Launch:
         }
         self._start("etcd", flags, lambda: _answers(f"{client}/health"))
 
-    def apiserver(self, audit: bool) -> None:
+    def apiserver(self, more: Mapping[str, object]) -> None:
         port = free_port()
         self._note(url=f"https://127.0.0.1:{port}")
         home = self.folder / "kube-apiserver"
-        home.mkdir()
+        home.mkdir(exist_ok=True)
         flags = {
             "etcd-servers": self.cluster.etcd_url,
             "bind-address": "127.0.0.1",
@@ -189,11 +196,17 @@ class _Launch:
             "disable-admission-plugins": "ServiceAccount,TaintNodesByCondition",
             "allow-privileged": "true",
             "profiling": "false",
-            **(self._audit() if audit else {}),
+            **more,
         }
         ready = lambda: self._api_answers("/readyz") and self._api_answers("/api/v1/namespaces/default")  # noqa: E731
         self._start("kube-apiserver", flags, ready)
         self._write_kubeconfig("admin", self.cluster.kubeconfig)
+
+    def audit(self) -> dict[str, object]:
+        """Flags of the API server; the policy is written."""
+        self.cluster.audit_log.parent.mkdir()
+        policy = _private(self.cluster.audit_log.with_name("audit-policy.json"), json.dumps(AUDIT_POLICY))
+        return {"audit-policy-file": policy, "audit-log-path": self.cluster.audit_log}
 
     def component(self, name: str) -> None:
         port = free_port()
@@ -214,13 +227,6 @@ class _Launch:
         first_deed = "/api/v1/namespaces/default" + ("/serviceaccounts/default" if "controller" in name else "")
         healthy = f"https://127.0.0.1:{port}/healthz"
         self._start(name, flags, lambda: _answers(healthy, ca=home / f"{name}.crt") and self._api_answers(first_deed))
-
-    def _audit(self) -> dict[str, object]:
-        policy = self.folder / "kube-apiserver" / "audit-policy.json"
-        return {
-            "audit-policy-file": _private(policy, json.dumps(AUDIT_POLICY)),
-            "audit-log-path": self.cluster.audit_log,
-        }
 
     def _controllers(self) -> dict[str, object]:
         return {

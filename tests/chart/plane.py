@@ -23,6 +23,8 @@ POLICIES = Resource(
 )
 DAEMON_SETS = Resource("apps", "v1", "daemonsets", "DaemonSet")
 RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
+ALPHA = {"feature-gates": "GenericWorkload=true", "runtime-config": "scheduling.k8s.io/v1alpha2=true"}
+"""for Kubernetes' own PodGroups"""
 UNTOLD = {"events", "events.events.k8s.io", "componentstatuses"}
 """what comes and goes by itself"""
 
@@ -35,7 +37,7 @@ def own_plane(folder: Path, *more: str, audit: bool = False) -> Iterator[Cluster
     components = (*COMPONENTS, *more)
     require("etcd", "kube-apiserver", *(cluster.OPTIONAL[name] for name in components))
     try:
-        yield cluster.up(folder, components, owner=os.getpid(), audit=audit, say=print)
+        yield cluster.up(folder, components, owner=os.getpid(), audit=audit, flags=ALPHA, say=print)
     finally:
         cluster.down(folder)
 

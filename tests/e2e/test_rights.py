@@ -47,16 +47,10 @@ Obj = dict[str, Any]
 COMPONENTS = ("agent", "scheduler", "webhook", "cleanup", "test")
 ALL_PARTS = ("--set", "agent.publish={labels,annotation,slices,nrt}")
 UNSEEN = {
-    "agent": {"create topology.node.k8s.io/noderesourcetopologies"},  # asked for by an apply that makes the object
-    "scheduler": {
-        "update resource.k8s.io/resourceclaims/binding",  # asked for by an update of status.reservedFor
-        # The group belongs to Kubernetes, which serves this kind only where an alpha feature is on.
-        "list scheduling.k8s.io/podgroups",
-        "watch scheduling.k8s.io/podgroups",
-    },
-    "webhook": {"list scheduling.k8s.io/podgroups", "watch scheduling.k8s.io/podgroups"},
+    "agent": {"create topology.node.k8s.io/noderesourcetopologies"},  # by an apply of one that is not there yet
+    "scheduler": {"update resource.k8s.io/resourceclaims/binding"},  # by an update of status.reservedFor
 }
-"""rights that no request in the log shows: the server asks for them itself, or does not have the kind"""
+"""rights that no request shows: the server asks for them itself, beside the one that the request is for"""
 
 
 class Work:
