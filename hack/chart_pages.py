@@ -32,7 +32,7 @@ step, [docs/upgrade.md](../../docs/upgrade.md) says what an upgrade and an unins
 
 ```sh
 helm install kubenexus charts/kubenexus --namespace kubenexus-system --create-namespace \\
-    --set image.repository=REGISTRY/kubenexus
+    --set image.repository=$REGISTRY/kubenexus --wait
 helm test kubenexus --namespace kubenexus-system
 ```
 
@@ -152,7 +152,7 @@ RULES = {
     "agent-nrt": agent.NRT_RULES,
     "cleanup": agent.CLEANUP_RULES,
     "scheduler": scheduler.RULES,
-    "scheduler-lease": scheduler.LEASE_RULES,
+    "scheduler-lease": scheduler.lease_rules('{{ include "kubenexus.fullname" . }}-scheduler'),
     "webhook": webhook.RULES,
     "webhook-trust": webhook.certificate_rules('{{ include "kubenexus.fullname" . }}-webhook'),
     "webhook-secret": webhook.secret_rules('{{ include "kubenexus.certificateSecret" . }}'),

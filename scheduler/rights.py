@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kubenexus.common.gangs import OWNER_RESOURCES
+from kubenexus.common.vocabulary import LEASE_NAME
 from kubenexus.scheduler.intake import WATCHED
 
 Rule = dict[str, Any]
@@ -15,7 +16,7 @@ def _watches() -> list[Rule]:
     pairs = dict.fromkeys([*((res.group, res.plural) for res in WATCHED), *OWNER_RESOURCES])
     groups = dict.fromkeys(group for group, _ in pairs)
     plurals = {group: [plural for one, plural in pairs if one == group] for group in groups}
-    return [{"apiGroups": [group], "resources": plurals[group], "verbs": ["get", "list", "watch"]} for group in groups]
+    return [{"apiGroups": [group], "resources": plurals[group], "verbs": ["list", "watch"]} for group in groups]
 
 
 def _rule(group: str, resource: str, *verbs: str) -> Rule:
@@ -24,16 +25,22 @@ def _rule(group: str, resource: str, *verbs: str) -> Rule:
 
 RULES: Final = (
     *_watches(),
-    _rule("", "pods", "delete"),
+    _rule("", "pods", "get", "delete"),
     _rule("", "pods/binding", "create"),
     _rule("", "pods/status", "patch"),
-    _rule("", "persistentvolumes", "update"),
-    _rule("", "persistentvolumeclaims", "update"),
-    _rule("resource.k8s.io", "resourceclaims", "update"),
+    _rule("", "persistentvolumes", "get", "update"),
+    _rule("", "persistentvolumeclaims", "get", "update"),
+    _rule("resource.k8s.io", "resourceclaims", "get", "update"),
     _rule("resource.k8s.io", "resourceclaims/status", "update"),
     # Since 1.36 allocations and reservations need this right beside that on the status.
-    _rule("resource.k8s.io", "resourceclaims/binding", "update", "patch"),
+    _rule("resource.k8s.io", "resourceclaims/binding", "update"),
     _rule("events.k8s.io", "events", "create", "patch"),
 )
-LEASE_RULES: Final = (_rule("coordination.k8s.io", "leases", "create", "get", "update"),)
-"""in the namespace of the Lease only"""
+
+
+def lease_rules(name: str = LEASE_NAME) -> tuple[Rule, ...]:
+    """In the namespace of the Lease only. No name can be asked for at creation."""
+    return (
+        _rule("coordination.k8s.io", "leases", "create"),
+        {**_rule("coordination.k8s.io", "leases", "get", "update"), "resourceNames": [name]},
+    )

@@ -1,4 +1,4 @@
-"""A small world of owners for gang tests: objects with uids, the pods they make, and a look-up over them."""
+"""A small world of owners for gang tests: objects with uids, the pods they make, a look-up over them, and CRDs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,29 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 from kubenexus.common.gangs import PodFacts
+from kubenexus.common.kube.resources import Resource
 
 Obj = dict[str, Any]
 TEAM = "team"
+BUILT_IN = frozenset(("apps", "batch", "scheduling.k8s.io"))
+"""API groups of owners that belong to Kubernetes itself"""
+
+
+def definition(res: Resource) -> Obj:
+    """A CRD that takes everything."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return {
+        "metadata": {
+            "name": f"{res.plural}.{res.group}",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
+        },
+        "spec": {
+            "group": res.group,
+            "scope": "Namespaced" if res.namespaced else "Cluster",
+            "names": {"plural": res.plural, "singular": res.kind.lower(), "kind": res.kind},
+            "versions": [{"name": res.version, "served": True, "storage": True, "schema": schema}],
+        },
+    }
 
 
 class Known:

@@ -15,11 +15,11 @@ CONFIGURATION: Final = "kubenexus-webhook"
 def _watches() -> list[Rule]:
     groups = dict.fromkeys(group for group, _ in OWNER_RESOURCES)
     plurals = {group: [plural for its, plural in OWNER_RESOURCES if its == group] for group in groups}
-    return [{"apiGroups": [group], "resources": plurals[group], "verbs": ["get", "list", "watch"]} for group in groups]
+    return [{"apiGroups": [group], "resources": plurals[group], "verbs": ["list", "watch"]} for group in groups]
 
 
 RULES: Final[tuple[Rule, ...]] = (
-    {"apiGroups": [""], "resources": ["namespaces", "nodes"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": [""], "resources": ["namespaces", "nodes"], "verbs": ["list", "watch"]},
     *_watches(),
 )
 

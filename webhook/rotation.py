@@ -97,7 +97,8 @@ class Keeper:
     def _stored(self, secret: Obj | None, held: Holdings) -> bool:
         """Whether it was written; False if somebody else was faster."""
         meta = {"name": self._place.secret, "namespace": self._place.namespace}
-        fresh = {"apiVersion": SECRETS.api_version, "kind": SECRETS.kind, "metadata": meta, "type": "kubernetes.io/tls"}
+        # Without a type, as in the chart: nobody can change it later, and the next upgrade would try.
+        fresh = {"apiVersion": SECRETS.api_version, "kind": SECRETS.kind, "metadata": meta}
         try:
             if secret is None:
                 self._client.create(SECRETS, {**fresh, "data": held.to_secret()})

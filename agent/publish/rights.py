@@ -21,8 +21,13 @@ def _rule(res: Resource, *verbs: str) -> dict[str, Any]:
     return {"apiGroups": [res.group], "resources": [res.plural], "verbs": list(verbs)}
 
 
-RULES: Final = (_rule(NODES, "get", "patch"), _rule(RESOURCE_SLICES, *SLICE_VERBS))
-NRT_RULES: Final = (_rule(NODE_RESOURCE_TOPOLOGIES, "get", "create", "patch", "delete"),)
+RULES: Final = (
+    _rule(NODES, "get", "patch"),
+    _rule(RESOURCE_SLICES, *SLICE_VERBS),
+    # What an agent of other settings left is taken back.
+    _rule(NODE_RESOURCE_TOPOLOGIES, "get", "delete"),
+)
+NRT_RULES: Final = (_rule(NODE_RESOURCE_TOPOLOGIES, "create", "patch"),)
 """besides, where NodeResourceTopologies are published"""
 
 CLEANUP_RULES: Final = (

@@ -85,7 +85,7 @@ def _object(res: Resource, name: str, spec: Obj) -> Obj:
 @contextmanager
 def scheduler(kubeconfig: Path) -> Iterator[None]:
     """The scheduler as a process of its own, until the block ends."""
-    words = ["scheduler", "--kubeconfig", str(kubeconfig), "--no-leader-elect", "--metrics-port", "0"]
+    words = ["scheduler", "--kubeconfig", str(kubeconfig), "--metrics-port", "0"]
     command = [sys.executable, "-m", "kubenexus.common.cli", *words]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:

@@ -17,7 +17,7 @@ import secrets
 import shutil
 import ssl
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,17 @@ from hack.control_plane.processes import Process, free_port, running, start, sto
 OPTIONAL = {"controller-manager": "kube-controller-manager", "scheduler": "kube-scheduler"}
 STATE = "state.json"
 READY_WITHIN = 60.0
+AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "None", "userGroups": ["system:serviceaccounts:kube-system"]},
+        {"level": "Metadata", "userGroups": ["system:serviceaccounts"]},
+        {"level": "None"},
+    ],
+}
+"""What service accounts outside of kube-system ask for, and what becomes of it; nothing of the objects themselves."""
 
 
 class StartError(Exception):
@@ -56,6 +67,11 @@ class Cluster:
         return self.folder / "kubeconfig"
 
     @property
+    def audit_log(self) -> Path:
+        """With `audit`: what service accounts asked for, an event of audit.k8s.io/v1 to a line."""
+        return self.folder / "kube-apiserver" / "audit.jsonl"
+
+    @property
     def alive(self) -> bool:
         return all(process.alive for process in self.processes)
 
@@ -81,11 +97,20 @@ def load(folder: Path) -> Cluster | None:
     return Cluster(**{**state, "folder": folder, "processes": processes, "owner": owner})
 
 
-def up(folder: Path, components: Iterable[str] = (), *, owner: int | None = None, say: binaries.Say) -> Cluster:
+def up(
+    folder: Path,
+    components: Iterable[str] = (),
+    *,
+    owner: int | None = None,
+    audit: bool = False,
+    flags: Mapping[str, object] | None = None,
+    say: binaries.Say,
+) -> Cluster:
     """Start a control plane in a state folder that is new, empty or left over from a dead one.
 
-    `owner` is the id of the process it is for: once that is gone, `sweep` ends it. Raises MissingError or StartError,
-    and then nothing is left running.
+    `owner` is the id of the process it is for: once that is gone, `sweep` ends it. With `audit` the API server writes
+    down what service accounts ask for; `flags` are more of its own. Raises MissingError or StartError, and then nothing
+    is left running.
     """
     optional = [OPTIONAL[component] for component in components]
     programs = binaries.ensure(["etcd", "kube-apiserver", *optional], say)
@@ -96,7 +121,7 @@ def up(folder: Path, components: Iterable[str] = (), *, owner: int | None = None
     launch = _Launch(folder, programs, None if owner is None else running("owner", owner))
     try:
         launch.etcd()
-        launch.apiserver()
+        launch.apiserver({**(launch.audit() if audit else {}), **(flags or {})})
         for name in optional:
             launch.component(name)
         return launch.cluster
@@ -151,11 +176,11 @@ class _Launch:
         }
         self._start("etcd", flags, lambda: _answers(f"{client}/health"))
 
-    def apiserver(self) -> None:
+    def apiserver(self, more: Mapping[str, object]) -> None:
         port = free_port()
         self._note(url=f"https://127.0.0.1:{port}")
         home = self.folder / "kube-apiserver"
-        home.mkdir()
+        home.mkdir(exist_ok=True)
         flags = {
             "etcd-servers": self.cluster.etcd_url,
             "bind-address": "127.0.0.1",
@@ -167,13 +192,21 @@ class _Launch:
             "service-account-signing-key-file": home / "service-account.key",
             "service-cluster-ip-range": "10.96.0.0/16",
             "authorization-mode": "Node,RBAC",
+            "enable-aggregator-routing": "true",  # webhooks are reached by their endpoints: no proxy leads to Services
             "disable-admission-plugins": "ServiceAccount,TaintNodesByCondition",
             "allow-privileged": "true",
             "profiling": "false",
+            **more,
         }
         ready = lambda: self._api_answers("/readyz") and self._api_answers("/api/v1/namespaces/default")  # noqa: E731
         self._start("kube-apiserver", flags, ready)
         self._write_kubeconfig("admin", self.cluster.kubeconfig)
+
+    def audit(self) -> dict[str, object]:
+        """Flags of the API server; the policy is written."""
+        self.cluster.audit_log.parent.mkdir()
+        policy = _private(self.cluster.audit_log.with_name("audit-policy.json"), json.dumps(AUDIT_POLICY))
+        return {"audit-policy-file": policy, "audit-log-path": self.cluster.audit_log}
 
     def component(self, name: str) -> None:
         port = free_port()

@@ -1,196 +1,47 @@
-"""A kubelet for the pods of the chart: runs them as processes, with the arguments, environment and files they ask for.
-
-What a pod mounts is laid out below a folder that stands for the root of its container. Processes share the machine's
-network, so every port is that of the container, on loopback.
-"""
+"""A kubelet that does what a test says: it runs one pod of the chart after the other."""
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import json
-import os
-import shutil
 import signal
-import ssl
-import subprocess
-import sys
-import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from kubenexus.agent.discovery.nvml import RECORDING
-from kubenexus.common.kube.client import Client
-from kubenexus.common.kube.errors import NotFound
-from kubenexus.common.kube.request import PatchType
-from kubenexus.common.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS
-from tests.contract.objects import unique
+from hack.kubelet import containers
+from hack.kubelet.containers import Running, ended_status, ready_status
 from tests.stub_server import until
 
 Obj = dict[str, Any]
 
 PATIENCE = 60.0
-PROGRAM = Path(sys.executable).with_name("kubenexus")
-DIRECT = urllib.request.build_opener(
-    urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=ssl._create_unverified_context())
-)
-"""by no proxy, and without a look at certificates, as a kubelet does"""
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A container that runs."""
-
-    container: Obj
-    process: subprocess.Popen[bytes]
-    log: Path
-
-    def port(self, name: str) -> int:
-        return next(int(port["containerPort"]) for port in self.container["ports"] if port["name"] == name)
-
-    def passes(self, probe: str) -> bool:
-        """Whether this probe of the container succeeds, as it is written."""
-        get = self.container[probe]["httpGet"]
-        url = f"{get.get('scheme', 'HTTP').lower()}://127.0.0.1:{self.port(get['port'])}{get['path']}"
-        return page(url) is not None
-
-    def metrics(self) -> str:
-        return page(f"http://127.0.0.1:{self.port('metrics')}/metrics") or ""
-
-
-def page(url: str) -> str | None:
-    """What a server says, or None when that is not a success."""
-    try:
-        with DIRECT.open(url, timeout=5) as answer:
-            return str(answer.read().decode())
-    except OSError:  # urllib's errors are, too
-        return None
-
-
-class Kubelet:
-    """One node. `host` is the root of its file system."""
-
-    def __init__(self, client: Client, kubeconfig: Path, node: str, host: Path, folder: Path) -> None:
-        self._client, self._kubeconfig = client, kubeconfig
-        self.node, self._host, self._folder = node, host, folder
+class Kubelet(containers.Kubelet):
+    """One node."""
 
     @contextlib.contextmanager
     def run(self, pod: Obj) -> Iterator[Running]:
         """The pod, bound to this node, until the end of the block. It must end by itself when it is told to."""
-        running = self.start(self._bound(pod))
+        running = self.start(self.bind(pod))
         try:
             until(lambda: self._ready(running), PATIENCE)
-            self._tell(pod, {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
+            self.tell(pod, ready_status(pod))
             yield running
         except AssertionError as error:
             raise AssertionError(f"{error}\n{running.log.read_text()[-4000:]}") from error
         finally:
             running.process.send_signal(signal.SIGTERM)
             code = running.process.wait(30)
-            self._remove(pod)
+            self.remove(pod)
         assert code == 0, running.log.read_text()[-4000:]
 
     def finish(self, pod: Obj) -> str:
         """The pod, bound to this node and run to its end; what it printed."""
-        running = self.start(self._bound(pod))
+        running = self.start(self.bind(pod))
         code = running.process.wait(PATIENCE)
-        self._tell(pod, {"phase": "Failed" if code else "Succeeded"})
+        self.tell(pod, ended_status(pod, bool(code)))
         return running.log.read_text()
-
-    def start(self, pod: Obj) -> Running:
-        folder = self._folder / unique("pod")
-        root, [container] = folder / "root", pod["spec"]["containers"]
-        root.mkdir(parents=True)
-        for mount in container.get("volumeMounts", []):
-            volume = next(each for each in pod["spec"]["volumes"] if each["name"] == mount["name"])
-            self._mount(pod, volume, root / mount["mountPath"].lstrip("/"))
-        if (self._host / RECORDING).exists() and (root / "host").exists():
-            shutil.copy(self._host / RECORDING, root / "host")  # what a driver on this host would answer
-        words = [self._inside(root, word) for word in container["args"]]
-        env = {
-            "PATH": os.environ["PATH"],
-            "KUBECONFIG": str(self._credentials(pod, folder)),
-            **self._env(container, pod),
-        }
-        log = folder / "log"
-        with log.open("wb") as output:
-            process = subprocess.Popen([PROGRAM, *words], stdout=output, stderr=output, env=env, cwd=root)
-        return Running(container, process, log)
-
-    def _bound(self, pod: Obj) -> Obj:
-        meta = pod["metadata"]
-        target = {"apiVersion": "v1", "kind": "Node", "name": self.node}
-        if not pod["spec"].get("nodeName"):
-            self._client.create(
-                PODS, {"metadata": {"name": meta["name"]}, "target": target}, meta["namespace"], subresource="binding"
-            )
-        return self._client.get(PODS, meta["name"], meta["namespace"])
-
-    def _mount(self, pod: Obj, volume: Obj, at: Path) -> None:
-        at.parent.mkdir(parents=True, exist_ok=True)
-        if "hostPath" in volume:
-            source = self._host / volume["hostPath"]["path"].lstrip("/")
-            assert source.is_dir() == (volume["hostPath"]["type"] == "Directory"), f"{source} is not what the pod wants"
-            shutil.copytree(source, at, symlinks=True) if source.is_dir() else shutil.copy(source, at)
-            return
-        at.mkdir()
-        if "configMap" in volume:
-            found = self._client.get(CONFIG_MAPS, volume["configMap"]["name"], pod["metadata"]["namespace"])
-            files = {name: text.encode() for name, text in found["data"].items()}
-        elif "secret" in volume:
-            found = self._client.get(SECRETS, volume["secret"]["secretName"], pod["metadata"]["namespace"])
-            files = {name: base64.b64decode(text) for name, text in found["data"].items()}
-        else:
-            assert "emptyDir" in volume
-            files = {}
-        for name, content in files.items():
-            (at / name).write_bytes(content)
-
-    def _inside(self, root: Path, word: str) -> str:
-        """An argument whose path, if it has one, is that of the same file outside of the container."""
-        flag, equals, value = word.partition("=")
-        inside = root / value.lstrip("/")
-        return f"{flag}={inside}" if equals and value.startswith("/") and inside.exists() else word
-
-    def _env(self, container: Obj, pod: Obj) -> dict[str, str]:
-        named = {each["name"]: each for each in container.get("env", [])}
-        values = {name: each["value"] for name, each in named.items() if "value" in each}
-        for name, each in named.items():
-            if "valueFrom" in each:
-                assert each["valueFrom"] == {"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.nodeName"}}
-                values[name] = pod["spec"]["nodeName"]
-        return values
-
-    def _credentials(self, pod: Obj, folder: Path) -> Path:
-        """A kubeconfig with a token for the pod's account, bound to the pod, as a kubelet would mount one."""
-        config = json.loads(self._kubeconfig.read_text())
-        config["users"][0]["user"] = {"token": token(self._client, pod)}
-        path = folder / "kubeconfig"
-        path.write_text(json.dumps(config))
-        return path
 
     def _ready(self, running: Running) -> bool:
         assert running.process.poll() is None, "the container has ended"
-        return running.passes("readinessProbe") and running.passes("livenessProbe")
-
-    def _tell(self, pod: Obj, status: Obj) -> None:
-        meta = pod["metadata"]
-        self._client.patch(
-            PODS, meta["name"], {"status": status}, meta["namespace"], kind=PatchType.STRATEGIC, subresource="status"
-        )
-
-    def _remove(self, pod: Obj) -> None:
-        """Containers of a pod that is being deleted are gone: so is the pod."""
-        with contextlib.suppress(NotFound):
-            self._client.delete(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"], grace_seconds=0)
-
-
-def token(client: Client, pod: Obj) -> str:
-    """A token for the account of a pod, which says for which pod, and on which node, it was made."""
-    meta, account = pod["metadata"], pod["spec"]["serviceAccountName"]
-    bound = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]}
-    ask = {"metadata": {"name": account}, "spec": {"boundObjectRef": bound}}
-    made = client.create(SERVICE_ACCOUNTS, ask, meta["namespace"], subresource="token")
-    return str(made["status"]["token"])
+        return running.ready

@@ -8,15 +8,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hack.control_plane import cluster
+from hack.control_plane.cluster import Cluster
+from kubenexus.agent.publish.rights import NODE_RESOURCE_TOPOLOGIES
+from kubenexus.common.gangs import OWNER_KINDS, plural
 from kubenexus.common.kube.client import Client
-from kubenexus.common.kube.resources import Resource
+from kubenexus.common.kube.discovery import discover
+from kubenexus.common.kube.resources import CUSTOM_RESOURCES, Resource
+from tests.owners import BUILT_IN, definition
 from tests.servers import COMPONENTS, require
+from tests.stub_server import until
 
 POLICIES = Resource(
     "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False
 )
 DAEMON_SETS = Resource("apps", "v1", "daemonsets", "DaemonSet")
 RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
+ALPHA = {"feature-gates": "GenericWorkload=true", "runtime-config": "scheduling.k8s.io/v1alpha2=true"}
+"""for Kubernetes' own PodGroups"""
 UNTOLD = {"events", "events.events.k8s.io", "componentstatuses"}
 """what comes and goes by itself"""
 
@@ -24,14 +32,26 @@ Place = tuple[str, str, str]
 
 
 @contextlib.contextmanager
-def own_plane(folder: Path) -> Iterator[Path]:
-    """The administrator's kubeconfig of a control plane that lives as long as the block."""
-    require("etcd", "kube-apiserver", *(cluster.OPTIONAL[name] for name in COMPONENTS))
-    up = cluster.up(folder, COMPONENTS, owner=os.getpid(), say=print)
+def own_plane(folder: Path, *more: str, audit: bool = False) -> Iterator[Cluster]:
+    """A control plane that lives as long as the block; `more` are components besides the usual."""
+    components = (*COMPONENTS, *more)
+    require("etcd", "kube-apiserver", *(cluster.OPTIONAL[name] for name in components))
     try:
-        yield up.kubeconfig
+        yield cluster.up(folder, components, owner=os.getpid(), audit=audit, flags=ALPHA, say=print)
     finally:
         cluster.down(folder)
+
+
+def serve_foreign_kinds(kubeconfig: Path) -> None:
+    """What operators bring along: every kind that may own pods, NodeResourceTopologies, a RuntimeClass for GPUs."""
+    kinds = {pair for pair in OWNER_KINDS if pair[0] not in BUILT_IN}
+    owners = [Resource(group, "v1", plural(kind), kind) for group, kind in sorted(kinds)]
+    with Client.connect(str(kubeconfig), agent="test") as client:
+        for res in (*owners, NODE_RESOURCE_TOPOLOGIES):
+            client.create(CUSTOM_RESOURCES, definition(res))
+        client.create(RUNTIME_CLASSES, {"metadata": {"name": "nvidia"}, "handler": "nvidia"})
+        wanted = kinds | {(NODE_RESOURCE_TOPOLOGIES.group, NODE_RESOURCE_TOPOLOGIES.kind)}
+        until(lambda: {(res.group, res.kind) for res in discover(client, wanted)} == wanted, 60)
 
 
 def everything(client: Client) -> set[Place]:

@@ -16,6 +16,7 @@ from kubenexus.common.config import SchedulerConfiguration, load_yaml
 from kubenexus.scheduler import rights as scheduler
 from kubenexus.webhook import rights as webhook
 from tests.chart.helm import CHART, ROOT, Helm, Obj, of_kind, one, pod_templates
+from tests.chart.rights import rules
 from tests.contract.objects import rows
 
 HOOK = "helm.sh/hook"
@@ -25,22 +26,11 @@ SPACE = vocabulary.SYSTEM_NAMESPACE
 # --- Rights
 
 
-def granted(objects: list[Obj], component: str) -> dict[str, list[Obj]]:
-    """The rules that a component's account has, by the namespace they are for; `` for all of them."""
-    account = ("ServiceAccount", f"kubenexus-{component}", SPACE)
-    found: dict[str, list[Obj]] = {}
-    for binding in of_kind(objects, "ClusterRoleBinding", "RoleBinding"):
-        if account in [(who["kind"], who["name"], who["namespace"]) for who in binding["subjects"]]:
-            role = one(objects, binding["roleRef"]["kind"], binding["roleRef"]["name"])
-            found.setdefault(binding["metadata"].get("namespace", ""), []).extend(role["rules"])
-    return found
-
-
 RIGHTS: list[tuple[str, list[str], str, dict[str, list[Any]]]] = [
     ("agent", [], "agent", {"": [*agent.RULES]}),
     ("agent with NRT", ["--set", "agent.publish={labels,nrt}"], "agent", {"": [*agent.RULES, *agent.NRT_RULES]}),
     ("cleanup", [], "cleanup", {"": [*agent.CLEANUP_RULES]}),
-    ("scheduler", [], "scheduler", {"": [*scheduler.RULES], SPACE: [*scheduler.LEASE_RULES]}),
+    ("scheduler", [], "scheduler", {"": [*scheduler.RULES], SPACE: [*scheduler.lease_rules()]}),
     (
         "webhook",
         [],
@@ -60,7 +50,7 @@ RIGHTS: list[tuple[str, list[str], str, dict[str, list[Any]]]] = [
 def test_rights_are_those_that_the_component_declares(
     helm: Helm, words: list[str], component: str, declared: dict[str, list[Any]]
 ) -> None:
-    assert granted(helm.objects(*words), component) == declared
+    assert rules(helm.objects(*words), (SPACE, f"kubenexus-{component}")) == declared
 
 
 def test_nobody_else_has_rights(objects: list[Obj]) -> None:
@@ -71,8 +61,8 @@ def test_nobody_else_has_rights(objects: list[Obj]) -> None:
 
 
 def test_no_right_is_a_wildcard(everything: list[Obj]) -> None:
-    rules = [rule for role in of_kind(everything, "ClusterRole", "Role") for rule in role["rules"]]
-    assert [rule for rule in rules if "*" in [*rule["verbs"], *rule["resources"], *rule["apiGroups"]]] == []
+    every = [rule for role in of_kind(everything, "ClusterRole", "Role") for rule in role["rules"]]
+    assert [rule for rule in every if "*" in [*rule["verbs"], *rule["resources"], *rule["apiGroups"]]] == []
 
 
 # --- Pods

@@ -38,6 +38,11 @@ def guide() -> list[Path]:
     return [ROOT / "README.md", *sorted((folder / "guide").glob("*.md")), *(folder / f"{name}.md" for name in single)]
 
 
+def installation() -> list[Path]:
+    """The pages that lead a reader from nothing to a release and back, in this order."""
+    return [ROOT / "docs" / "install.md", ROOT / "docs" / "upgrade.md"]
+
+
 def title(page: Path) -> str:
     """How a page is called in the name of a test."""
     return str(page.relative_to(ROOT))
@@ -46,6 +51,15 @@ def title(page: Path) -> str:
 def blocks(page: Path) -> Iterator[Block]:
     for info, text in _FENCE.findall(page.read_text(encoding="utf-8")):
         yield Block(page, tuple(info.split()), text)
+
+
+def shell_blocks(page: Path) -> list[Block]:
+    """The blocks whose commands a reader copies."""
+    return [block for block in blocks(page) if block.info[:1] == ("sh",)]
+
+
+def installs(block: Block) -> bool:
+    return any(command.startswith("helm install ") for command in block.commands)
 
 
 def prose(page: Path) -> str:

@@ -1,8 +1,8 @@
-"""Every command that a page shows in a block is run, as a reader would.
+"""Every command that a page of the guide shows in a block is run, as a reader would.
 
 A block with `kubectl`, or marked `sh cluster`, runs on a cluster with the nodes of examples/cluster.yaml, webhook and
 scheduler; all others run anywhere. Marked `sh pending`, the answer is that pods stay pending. What cannot be run here
-is named in BY_HAND, and stands in the README only.
+is named in BY_HAND, and stands in the README only. Blocks that install are run by test_install.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from tests.docs.pages import ROOT, Block
 from tests.schedulers import scheduling
 from tests.stub_server import until
 
-BLOCKS = [block for page in pages.guide() for block in pages.blocks(page) if block.info[:1] == ("sh",)]
-BY_HAND = ("make ", "helm ", "kubenexus demo --keep")
-"""what builds, installs and stays; the tests of the chart install it"""
+BLOCKS = [block for page in pages.guide() for block in pages.shell_blocks(page) if not pages.installs(block)]
+BY_HAND = ("make ", "kubenexus demo --keep")
+"""what builds and what stays; tests/component/test_demo runs the demo"""
 REFUSALS = ("examples/simulate.yaml", "examples/webhook.yaml")
 """examples whose point is that something is refused"""
 

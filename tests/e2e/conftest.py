@@ -2,6 +2,9 @@
 
 Several processes share the server. Each has a scheduler with a name of its own, so that none does another's work, and
 each test has nodes of its own, on which a label keeps its pods.
+
+The tests of the chart share a control plane of their own, one to a process, since policies and webhooks reach over all
+of a cluster; `site` is a release there.
 """
 
 from __future__ import annotations
@@ -15,11 +18,15 @@ from pathlib import Path
 
 import pytest
 
+from hack.control_plane.cluster import Cluster as Plane
 from kubenexus.common.kube.client import Client
 from kubenexus.common.kube.errors import NotFound
 from kubenexus.common.kube.resources import LEASES, NODES, SERVICE_ACCOUNTS, Resource
 from kubenexus.common.vocabulary import CONFIG_API_VERSION, LEASE_NAME
-from kubenexus.scheduler.rights import LEASE_RULES, RULES
+from kubenexus.scheduler.rights import RULES, lease_rules
+from tests.chart.helm import MAJORS, get_helm
+from tests.chart.plane import own_plane, serve_foreign_kinds
+from tests.chart.site import Site
 from tests.contract.objects import unique
 from tests.schedulers import POOL, ZONE, Cluster
 from tests.servers import Server
@@ -60,7 +67,7 @@ def scheduler(_real_session: Server, tmp_path_factory: pytest.TempPathFactory) -
 
 def account(client: Client, server: Server, name: str, folder: Path) -> Path:
     """The kubeconfig of a service account that may do what the scheduler may."""
-    client.create(ROLES, {"metadata": {"name": name}, "rules": [*RULES, *LEASE_RULES]})
+    client.create(ROLES, {"metadata": {"name": name}, "rules": [*RULES, *lease_rules()]})
     subject = {"kind": "ServiceAccount", "name": "scheduler", "namespace": server.namespace}
     reference = {"apiGroup": RBAC, "kind": ROLES.kind, "name": name}
     client.create(BINDINGS, {"metadata": {"name": name}, "subjects": [subject], "roleRef": reference})
@@ -94,3 +101,22 @@ def cluster(real_server: Server, scheduler: str) -> Iterator[Cluster]:
         yield made
         for name in names:
             client.delete(NODES, name)
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    """With what other operators bring along; it writes down what service accounts ask for."""
+    with own_plane(tmp_path_factory.mktemp("chart") / "plane", audit=True) as up:
+        serve_foreign_kinds(up.kubeconfig)
+        yield up
+
+
+@pytest.fixture(params=MAJORS, ids=["helm 3", "helm 4"])
+def site(request: pytest.FixtureRequest, plane: Plane, tmp_path: Path) -> Iterator[Site]:
+    helm = get_helm(request.param)
+    with Client.connect(str(plane.kubeconfig), agent="test") as client:
+        made = Site(client, plane.kubeconfig, helm, tmp_path)
+        made.prepare()
+        yield made
+        for kubelet in (made.gpu, made.plain):
+            client.delete(NODES, kubelet.node)

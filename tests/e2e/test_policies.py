@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hack.control_plane import binaries
+from hack.kubelet.containers import token
 from kubenexus.agent.publish.rights import NODE_RESOURCE_TOPOLOGIES as NRTS
 from kubenexus.common import vocabulary as v
 from kubenexus.common.kube.client import Client
@@ -26,9 +27,9 @@ from kubenexus.common.kube.resources import (
     Resource,
 )
 from tests.chart.helm import ROOT, get_helm, pod_templates, shown
-from tests.chart.kubelet import token
 from tests.chart.plane import POLICIES, own_plane
 from tests.contract.objects import node, pod, resource_slice, rows, unique
+from tests.owners import definition
 from tests.stub_server import until
 
 pytestmark = pytest.mark.e2e
@@ -91,10 +92,11 @@ class People:
 def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[People]:
     """On a cluster with the chart, installed as the page says. Policies are at work a moment after they are made."""
     folder = tmp_path_factory.mktemp("policies")
-    with own_plane(folder / "plane") as kubeconfig:
-        get_helm(3).do(*shown("docs/install.md", "install"), "--set", PUBLISH, kubeconfig=kubeconfig)
-        made = People(kubeconfig, folder)
-        made.admin.create(CUSTOM_RESOURCES, nrt_definition())
+    with own_plane(folder / "plane") as plane:
+        words = [word for word in shown("docs/install.md", "install") if word != "--wait"]  # nobody runs pods here
+        get_helm(3).do(*words, "--set", PUBLISH, kubeconfig=plane.kubeconfig)
+        made = People(plane.kubeconfig, folder)
+        made.admin.create(CUSTOM_RESOURCES, definition(NRTS))
         until(lambda: refusal(lambda: made.owner.create(NAMESPACES, namespace(tier="gold"))), 30)
         probe = unique("probe")
         made.admin.create(NODES, node(probe))
@@ -115,16 +117,6 @@ def refusal(act: Callable[[], object]) -> str:
             raise
         return str(error)
     return ""
-
-
-def nrt_definition() -> Obj:
-    """NodeResourceTopologies, as whoever publishes them brings the definition along."""
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    version = {"name": NRTS.version, "served": True, "storage": True, "schema": schema}
-    names = {"plural": NRTS.plural, "kind": NRTS.kind, "singular": "noderesourcetopology"}
-    spec = {"group": NRTS.group, "scope": "Cluster", "names": names, "versions": [version]}
-    approved = {"api-approved.kubernetes.io": "unapproved, a test"}
-    return {"metadata": {"name": f"{NRTS.plural}.{NRTS.group}", "annotations": approved}, "spec": spec}
 
 
 def served(client: Client) -> bool:

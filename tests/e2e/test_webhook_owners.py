@@ -16,7 +16,7 @@ from kubenexus.common.kube.errors import AlreadyExists
 from kubenexus.common.kube.resources import CUSTOM_RESOURCES, PODS, Resource
 from tests import webhooks
 from tests.contract.objects import pod
-from tests.owners import reference
+from tests.owners import BUILT_IN, definition, reference
 from tests.servers import Server
 from tests.stub_server import until
 from tests.unit.webhook.test_owners import CASES
@@ -25,7 +25,6 @@ from tests.webhooks import PATIENCE, Tenant
 pytestmark = pytest.mark.e2e
 
 Obj = dict[str, Any]
-BUILT_IN = {"apps", "batch", "scheduling.k8s.io"}
 
 
 def is_foreign(case: Any) -> bool:
@@ -43,23 +42,6 @@ FOREIGN = [case for case in CASES if is_foreign(case)]
 def resource(obj: Obj) -> Resource:
     group, _, version = obj["apiVersion"].rpartition("/")
     return Resource(group, version, plural(obj["kind"]), obj["kind"])
-
-
-def definition(res: Resource) -> Obj:
-    """A CRD that takes everything."""
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    return {
-        "metadata": {
-            "name": f"{res.plural}.{res.group}",
-            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
-        },
-        "spec": {
-            "group": res.group,
-            "scope": "Namespaced",
-            "names": {"plural": res.plural, "singular": res.kind.lower(), "kind": res.kind},
-            "versions": [{"name": res.version, "served": True, "storage": True, "schema": schema}],
-        },
-    }
 
 
 @pytest.fixture(scope="module")
