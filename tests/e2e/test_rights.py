@@ -18,6 +18,7 @@ from kubenexus.common import vocabulary as v
 from kubenexus.common.kube.errors import Conflict, NotFound
 from kubenexus.common.kube.request import PatchType
 from kubenexus.common.kube.resources import (
+    DEVICE_CLASSES,
     LEASES,
     NAMESPACES,
     NODES,
@@ -32,6 +33,7 @@ from kubenexus.common.kube.resources import (
     Resource,
 )
 from kubenexus.scheduler.prepare import SELECTED_NODE
+from tests import devices
 from tests.chart import rights
 from tests.chart.helm import CHART, ROOT
 from tests.chart.kubelet import PATIENCE
@@ -48,7 +50,7 @@ COMPONENTS = ("agent", "scheduler", "webhook", "cleanup", "test")
 ALL_PARTS = ("--set", "agent.publish={labels,annotation,slices,nrt}")
 UNSEEN = {
     "agent": {"create topology.node.k8s.io/noderesourcetopologies"},  # by an apply of one that is not there yet
-    "scheduler": {"update resource.k8s.io/resourceclaims/binding"},  # by an update of status.reservedFor
+    "scheduler": {"update resource.k8s.io/resourceclaims/binding"},  # by an update of allocation or users
 }
 """rights that no request shows: the server asks for them itself, beside the one that the request is for"""
 
@@ -187,6 +189,19 @@ def reserve_a_claim(work: Work) -> None:
     work.cluster.await_node("user", seconds=PATIENCE)
 
 
+def give_a_device(work: Work) -> None:
+    """A claim gets one that its driver publishes."""
+    kind = unique("gpu")
+    driver = f"{kind}.example.com"
+    work.client.create(DEVICE_CLASSES, devices.device_class(kind, driver))
+    work.client.create(RESOURCE_SLICES, devices.resource_slice(work.site.plain.node, 1, driver))
+    spec = devices.wanted(1, deviceClassName=kind)
+    work.client.create(RESOURCE_CLAIMS, {"metadata": {"name": "two", "namespace": work.namespace}, "spec": spec})
+    wanted: Any = [{"name": "gpu", "resourceClaimName": "two"}]
+    work.cluster.add_pod("owner", resourceClaims=wanted)
+    work.cluster.await_node("owner", seconds=PATIENCE)
+
+
 def preempt(work: Work) -> None:
     important = unique("important")
     work.client.create(PRIORITY_CLASSES, {"metadata": {"name": important}, "value": 1000})
@@ -222,6 +237,7 @@ STEPS = (
     give_a_volume,
     order_a_volume,
     reserve_a_claim,
+    give_a_device,
     preempt,
     come_too_late,
 )
