@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kubenexus.common.objects import Allocation, PodView, ResourceClaimView, ResourceSliceView
-from kubenexus.scheduler.dra import InUse, Inventory
+from kubenexus.scheduler.dra import Held, InUse, Inventory, PoolId
+from kubenexus.scheduler.engine.changes import ChangeLog
 from kubenexus.scheduler.engine.table import Table
 
 
@@ -28,6 +29,8 @@ class Claims(Table[ResourceClaimView]):
     def __init__(self) -> None:
         super().__init__()
         self.in_use = InUse()
+        self.pools = ChangeLog[PoolId]()
+        """those of which devices were taken or given back"""
         self._granted: dict[str, tuple[str, Granted]] = {}
         """with the uid of the claim"""
 
@@ -41,7 +44,7 @@ class Claims(Table[ResourceClaimView]):
 
     def remove(self, key: str) -> None:
         self._granted.pop(key, None)
-        self.in_use.hold(key, ())
+        self._hold(key, ())
         super().remove(key)
 
     def of(self, pod: PodView) -> Iterator[ResourceClaimView]:
@@ -68,8 +71,14 @@ class Claims(Table[ResourceClaimView]):
             self._keep(key, replace(self[key], allocation=None, unready=()))
 
     def _keep(self, key: str, value: ResourceClaimView) -> None:
-        self.in_use.hold(key, value.allocation.devices if value.allocation else ())
+        self._hold(key, value.allocation.devices if value.allocation else ())
         super().set(key, value)
+
+    def _hold(self, key: str, devices: Held) -> None:
+        before = self.in_use.hold(key, devices)
+        if before != devices:
+            for pool in {PoolId(one.driver, one.pool) for one in (*before, *devices)}:
+                self.pools.add(pool)
 
 
 class Slices(Table[ResourceSliceView]):

@@ -71,7 +71,7 @@ class State:
         self.used: Amounts = np.zeros((0, 0), dtype=np.int64)
         self.tie: npt.NDArray[np.uint32] = np.zeros(0, dtype=np.uint32)
         """an even number per node that breaks ties, the same on every machine"""
-        self.changes = ChangeLog()
+        self.changes = ChangeLog[int]()
         """nodes whose columns changed"""
         self.nodes_version = 0
         """grows when a node comes, changes or goes"""

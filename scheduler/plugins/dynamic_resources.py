@@ -7,7 +7,6 @@ them when its pod goes. Resources that a device class stands for are not had by 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -24,6 +23,7 @@ from kubenexus.scheduler.engine.objects import Objects
 from kubenexus.scheduler.engine.plugin import At, Code, NodePlugin, Refusal, Scores, proportional
 from kubenexus.scheduler.engine.state import State
 from kubenexus.scheduler.plugins.arguments import read_args
+from kubenexus.scheduler.plugins.device_survey import Survey, Surveys
 from kubenexus.scheduler.plugins.placing import columns
 from kubenexus.scheduler.plugins.resources import device_resources
 from kubenexus.scheduler.plugins.volumes import Barred
@@ -89,6 +89,7 @@ class DynamicResources(NodePlugin[Devices | Barred]):
 
     def __init__(self, args: Mapping[str, Any]) -> None:
         read_args(DynamicResourcesArgs, args)
+        self._surveys = Surveys()
 
     def reads(self, pod: PodView) -> tuple[str, ...]:
         if pod.resource_claims:
@@ -122,7 +123,7 @@ class DynamicResources(NodePlugin[Devices | Barred]):
             reason = f"node(s) have no {name} but by devices, and {NOT_BY_DEVICES}"
             yield Refusal(state.alloc[row, at] == 0, reason, Code.UNRESOLVABLE)
         if term.ask is not None:
-            yield from _short(term.ask, state, at)
+            yield from _short(self._surveys.of(term.ask, state), term.ask, state, at)
 
     def score(self, term: Devices | Barred, state: State, at: At) -> Scores | None:
         """Where requests name alternatives: how early among them is what they get."""
@@ -152,23 +153,17 @@ def _find(term: Devices, state: State, node: int) -> Found | None:
     return None if isinstance(found, NoDevices) else found
 
 
-def _short(ask: Ask, state: State, at: At) -> Iterator[Refusal]:
+def _short(survey: Survey, ask: Ask, state: State, at: At) -> Iterator[Refusal]:
     """The nodes where devices cannot be had, by reason."""
-    reasons = defaultdict[NoDevices, list[int]](list)
-    nodes = columns(state, at)
-    for position, node in enumerate(nodes.tolist()):
-        if state.alive[node]:
-            found = state.allocator.refusal(ask, state.name(node), state.node(node).meta.labels)
-            if found is not None:
-                reasons[found].append(position)
+    which = survey.which[at]
 
     def tell(node: int) -> str:
         return state.allocator.explain(ask, state.name(node), state.node(node).meta.labels)
 
-    for why, positions in reasons.items():
-        refused = np.zeros(len(nodes), dtype=np.bool_)
-        refused[positions] = True
-        yield Refusal(refused, why.reason, *((Code.ERROR,) if why.fatal else (Code.UNRESOLVABLE, tell)))
+    for number, why in enumerate(survey.reasons):
+        refused = which == number
+        if why is not None and refused.any():
+            yield Refusal(refused, why.reason, *((Code.ERROR,) if why.fatal else (Code.UNRESOLVABLE, tell)))
 
 
 def _rank(term: Devices, state: State, node: int) -> int:

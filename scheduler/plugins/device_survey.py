@@ -1,0 +1,70 @@
+"""Which nodes have devices for what claims ask, kept up to date: what is given away concerns few nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kubenexus.scheduler.dra import Ask, NoDevices
+from kubenexus.scheduler.engine.state import State
+
+MOST: Final = 256
+"""asks that are remembered"""
+_FINE: Final = 0
+
+
+class Survey:
+    """What one ask finds on every node."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._mark: tuple[int, ...] = ()
+        self._position = 0
+        self.reasons: list[NoDevices | None] = [None]
+        """why nodes are refused; the first is none"""
+        self.which: npt.NDArray[np.intp] = np.zeros(0, dtype=np.intp)
+        """for each node the number of its reason"""
+
+    def update(self, state: State) -> None:
+        """Ask those nodes again for which it may have changed."""
+        mark = (state.nodes_version, state.size, state.objects.slices.version)
+        changes = state.objects.claims.pools
+        pools = changes.since(self._position) if mark == self._mark else None
+        users = None if pools is None else [state.allocator.inventory.users(pool) for pool in pools]
+        self._mark, self._position = mark, changes.position
+        if users is None or None in users:
+            self.reasons, self.which = [None], np.zeros(state.size, dtype=np.intp)
+            self._ask_nodes(state, state.live())
+        else:
+            names = {name for some in users if some is not None for name in some}
+            self._ask_nodes(state, (node for name in names if (node := state.index(name)) is not None))
+
+    def _ask_nodes(self, state: State, nodes: Iterable[int]) -> None:
+        for node in nodes:
+            found = state.allocator.refusal(self._ask, state.name(node), state.node(node).meta.labels)
+            self.which[node] = _FINE if found is None else self._number(found)
+
+    def _number(self, reason: NoDevices) -> int:
+        if reason not in self.reasons:
+            self.reasons.append(reason)
+        return self.reasons.index(reason)
+
+
+class Surveys:
+    """The surveys of the asks that were made lately."""
+
+    def __init__(self) -> None:
+        self._known: dict[Ask, Survey] = {}
+
+    def of(self, ask: Ask, state: State) -> Survey:
+        """What the ask finds now."""
+        found = self._known.get(ask)
+        if found is None:
+            if len(self._known) >= MOST:
+                self._known.clear()
+            found = self._known[ask] = Survey(ask)
+        found.update(state)
+        return found
