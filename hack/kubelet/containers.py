@@ -40,6 +40,10 @@ DIRECT = urllib.request.build_opener(
 """by no proxy, and without a look at certificates, as a kubelet does"""
 
 
+class MountError(Exception):
+    """A pod cannot start yet; the text says why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Running:
     """A container that runs."""
@@ -145,7 +149,7 @@ class Kubelet:
         self.node, self._host, self._folder = node, host, folder
 
     def start(self, pod: Obj) -> Running:
-        """The process of a pod that is bound to this node."""
+        """The process of a pod that is bound to this node. Raises MountError."""
         folder = Path(tempfile.mkdtemp(dir=self._folder, prefix=f"{pod['metadata']['name']}-"))
         root, [container] = folder / "root", pod["spec"]["containers"]
         root.mkdir(parents=True)
@@ -181,7 +185,8 @@ class Kubelet:
         at.parent.mkdir(parents=True, exist_ok=True)
         if "hostPath" in volume:
             source = self._host / volume["hostPath"]["path"].lstrip("/")
-            assert source.is_dir() == (volume["hostPath"]["type"] == "Directory"), f"{source} is not what the pod wants"
+            if not source.exists() or source.is_dir() != (volume["hostPath"]["type"] == "Directory"):
+                raise MountError(f"{volume['hostPath']['path']} of the host is not what the pod wants")
             shutil.copytree(source, at, symlinks=True) if source.is_dir() else shutil.copy(source, at)
             return
         at.mkdir()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from hack.kubelet.containers import Kubelet, Running, ended_status, ready_status
+from hack.kubelet.containers import Kubelet, MountError, Running, ended_status, ready_status
 from kubenexus.common.kube.client import Client
 from kubenexus.common.kube.errors import ApiError, NotFound
 from kubenexus.common.kube.resources import PODS
@@ -46,6 +46,7 @@ class Kubelets:
         self._client, self._say = client, say
         self._kubelets = {kubelet.node: kubelet for kubelet in kubelets}
         self._lives: dict[str, _Life] = {}
+        self._problems: dict[str, str] = {}
 
     def look(self) -> None:
         """Bring every bound pod a step further."""
@@ -56,7 +57,15 @@ class Kubelets:
             try:
                 self._step(uid, pod)
             except NotFound:
-                continue  # it went in this moment
+                continue  # it, or what it mounts, went in this moment or is yet to come
+            except MountError as error:
+                self._waits(pod, str(error))
+
+    def _waits(self, pod: Obj, why: str) -> None:
+        """Say so, once."""
+        if self._problems.get(name(pod)) != why:
+            self._problems[name(pod)] = why
+            self._say(f"{name(pod)} waits: {why}")
 
     def stop(self) -> None:
         """End all processes."""

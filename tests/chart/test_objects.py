@@ -155,8 +155,12 @@ def test_replicas_survive_a_drain(objects: list[Obj]) -> None:
         assert budget["selector"] == spec["selector"]
         assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
         assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
-        keys = [each["topologyKey"] for each in spec["template"]["spec"]["topologySpreadConstraints"]]
-        assert keys == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
+        pod = spec["template"]["spec"]
+        [spread] = pod["topologySpreadConstraints"]
+        [apart] = pod["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+        assert spread["topologyKey"] == "kubernetes.io/hostname"
+        assert apart["podAffinityTerm"]["topologyKey"] == "topology.kubernetes.io/zone"
+        assert spread["labelSelector"] == apart["podAffinityTerm"]["labelSelector"] == spec["selector"]
 
 
 def test_a_single_replica_can_be_drained(helm: Helm) -> None:

@@ -10,8 +10,10 @@ import pytest
 
 from hack.control_plane.processes import free_port
 from hack.kubelet import cli
-from hack.kubelet.containers import Ports
+from hack.kubelet.containers import Kubelet, MountError, Ports
 from hack.kubelet.play import is_ours
+from kubenexus.common.kube.client import Client
+from kubenexus.common.sandbox import Sandbox
 
 
 def test_there_must_be_a_control_plane(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -27,6 +29,18 @@ def test_a_port_belongs_to_its_process_before_that_listens() -> None:
         ports.give([port], silent)
         assert ports.pick(port) != port
     assert ports.pick(port) == port
+
+
+def test_a_pod_waits_for_what_the_host_lacks(tmp_path: Path) -> None:
+    volumes = [{"name": "driver", "hostPath": {"path": "/proc/driver", "type": "Directory"}}]
+    mounting = {"name": "agent", "args": [], "volumeMounts": [{"name": "driver", "mountPath": "/driver"}]}
+    pod = {"metadata": {"name": "agent"}, "spec": {"containers": [mounting], "volumes": volumes}}
+    with Sandbox() as box:
+        box.write_kubeconfig(tmp_path / "kubeconfig")
+        with Client.connect(str(tmp_path / "kubeconfig")) as client:
+            kubelet = Kubelet(client, tmp_path / "kubeconfig", "n1", tmp_path / "host", tmp_path)
+            with pytest.raises(MountError, match="/proc/driver of the host is not what the pod wants"):
+                kubelet.start(pod)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from hack.control_plane.processes import free_port
 from hack.kubelet import cli
 from kubenexus.common.kube.client import Client
 from kubenexus.common.kube.resources import JOBS, MUTATING_WEBHOOKS, PODS, RESOURCE_SLICES
-from kubenexus.common.vocabulary import SCHEDULER_NAME
+from kubenexus.common.vocabulary import SCHEDULER_NAME, SYSTEM_NAMESPACE
 from tests.chart.plane import own_plane
 from tests.docs import pages
 from tests.docs.pages import ROOT
@@ -92,11 +92,20 @@ def test_pages_lead_to_a_gang_and_back(home: Path, kubeconfig: Path) -> None:
     with Client.connect(str(kubeconfig), agent="test") as client:
         for command in commands():
             reader.type(command)
+            if command.startswith("helm test "):
+                replicas_are_apart(client)
             if command.startswith("kubectl wait "):
                 the_gang_has_run(client)
         assert client.list(RESOURCE_SLICES).items == []
         assert client.list(MUTATING_WEBHOOKS).items == []
-        until(lambda: not client.list(PODS, "kubenexus-system").items, 60)
+        until(lambda: not client.list(PODS, SYSTEM_NAMESPACE).items, 60)
+
+
+def replicas_are_apart(client: Client) -> None:
+    """Neither node has a zone, and there is one for each replica."""
+    for component in ("scheduler", "webhook"):
+        pods = client.list(PODS, SYSTEM_NAMESPACE, label_selector=f"app.kubernetes.io/component={component}").items
+        assert len({pod["spec"]["nodeName"] for pod in pods}) == len(pods) == 2, component
 
 
 def the_gang_has_run(client: Client) -> None:
