@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from kubenexus.common import vocabulary as v
-from kubenexus.common.gangs import Owners
+from kubenexus.common.gangs import GangKey, Owners
 from kubenexus.common.objects import NamespaceView
 from kubenexus.common.tenants import granted_tier, tenant_of
 
@@ -64,15 +64,21 @@ def _silent(_: Obj) -> str | None:
     return None
 
 
+def _unseen(_: GangKey, __: int) -> int | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """Look-ups in memory; none may call the API server.
 
     `namespace` answers None while a namespace is not known; it may wait a moment for its reflector to catch up.
     `verdict` is the scheduler's word on a pod that fits nowhere, in one short sentence, where it is to be had.
+    `other_size` is another size than this one that a member gave its gang lately.
     """
 
     namespace: Callable[[str], NamespaceFacts | None]
     owners: Owners
     scheduler_name: str = v.SCHEDULER_NAME
     verdict: Callable[[Obj], str | None] = _silent
+    other_size: Callable[[GangKey, int], int | None] = _unseen

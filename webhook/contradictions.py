@@ -59,6 +59,17 @@ def _difference(first: Gang, other: Gang) -> str:
     return f"gang {first.name} has two sizes, {sizes}: make them equal."
 
 
+def gang_sizes(pod: Subject) -> Iterator[Finding]:
+    """Members that give their gang different sizes. Of a gang that was concluded the owner says how large it is."""
+    if not pod.declared or v.GANG_INFERRED_FROM in pod.facts.annotations:
+        return
+    key, size = pod.declared[0].key, pod.declared[0].min_available
+    other = pod.cluster.other_size(key, size)
+    if other is not None:
+        text = f"gang {key.id} needs {size} by this pod and {other} by another: the larger counts; give all the same."
+        yield warn("gang-sizes", text)
+
+
 def gang_needed(pod: Subject) -> Iterator[Finding]:
     """What only a gang can have is asked for by members of one."""
     if pod.alone:

@@ -25,6 +25,7 @@ from kubenexus.common.kube.resources import NAMESPACES, NODES, Resource
 from kubenexus.common.objects import pod_requests, project_namespace, project_node
 from kubenexus.webhook import fits
 from kubenexus.webhook.cluster import Cluster, NamespaceFacts, Waiter
+from kubenexus.webhook.seen import SeenSizes
 
 log = logs.get(__name__)
 
@@ -132,6 +133,7 @@ class Watching:
     ) -> None:
         self._client, self._discover_every, self._clock = client, discover_every, clock
         self._news = News()
+        self._sizes = SeenSizes(clock)
         self._known = KnownOwners()
         self._namespaces: dict[str, NamespaceFacts] = {}
         self._rooms: dict[str, Mapping[str, int]] = {}
@@ -153,7 +155,7 @@ class Watching:
         """The look-ups for admission. They wait for news a moment, or as `waiter` does."""
         waiter = waiter or self._news
         owners = AwaitedOwners(self._known, waiter, self._is_watched)
-        return Cluster(partial(self._namespace, waiter), owners, scheduler_name, self._verdict)
+        return Cluster(partial(self._namespace, waiter), owners, scheduler_name, self._verdict, self._sizes.other)
 
     def start(self) -> None:
         self._started = self._clock()
