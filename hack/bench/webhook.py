@@ -4,9 +4,10 @@
     .venv/bin/python hack/bench/webhook.py
     .venv/bin/python hack/bench/webhook.py --rate 500 --seconds 30 --connections 16
 
-The webhook watches a sandbox full of namespaces, Jobs and nodes. Requests go out when they are due, whether or not
-earlier ones have been answered, and are timed from that moment. What /healthz takes under the same load shows how much
-of it is HTTP and TLS. Sender, sandbox and webhook share this machine: on a busy one, look at the CPU and at the ratio.
+The webhook watches a sandbox full of namespaces, Jobs and nodes. Connections stand before the clock starts. Requests go
+out when they are due, whether or not earlier ones have been answered, and are timed from that moment. What /healthz
+takes under the same load shows how much of it is HTTP and TLS. Sender, sandbox and webhook share this machine: on a busy
+one, look at the CPU and at the ratio.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ P99_MS, RESIDENT_MB = 10.0, 80.0
 class Load:
     """Sends messages at a rate over one connection, and notes how long each answer took."""
 
-    port: int
+    connection: ssl.SSLSocket
     messages: Sequence[bytes]
     first: float
     period: float
@@ -59,7 +60,7 @@ class Load:
     wrong: int = 0
 
     def run(self) -> None:
-        with _connect(self.port) as connection, connection.makefile("rb") as answers:
+        with self.connection as connection, connection.makefile("rb") as answers:
             due, number = self.first, 0
             while due < self.until:
                 time.sleep(max(due - time.perf_counter(), 0))
@@ -69,9 +70,7 @@ class Load:
                 due, number = due + self.period, number + 1
 
 
-def _connect(port: int) -> ssl.SSLSocket:
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+def _connect(port: int, context: ssl.SSLContext) -> ssl.SSLSocket:
     plain = socket.create_connection(("127.0.0.1", port), 30)
     plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return context.wrap_socket(plain)
@@ -89,10 +88,13 @@ def _is_good(answers: Any) -> bool:
 
 def drive(port: int, messages: list[bytes], options: argparse.Namespace) -> list[float]:
     """Seconds that each answer took, sorted."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    connections = [_connect(port, context) for _ in range(options.connections)]
     start, period = time.perf_counter() + 0.2, options.connections / options.rate
     loads = [
-        Load(port, messages[index:] + messages[:index], start + index / options.rate, period, start + options.seconds)
-        for index in range(options.connections)
+        Load(one, messages[index:] + messages[:index], start + index / options.rate, period, start + options.seconds)
+        for index, one in enumerate(connections)
     ]
     threads = [threading.Thread(target=load.run) for load in loads]
     for thread in threads:
