@@ -38,6 +38,7 @@ from kubenexus.common.cel.types import (
     assign,
     filled,
     is_dynamic,
+    is_same,
     listing,
     mapping,
     more_general,
@@ -161,13 +162,13 @@ class _Checker:
         return found if operand.name == "optional_type" else optional(found)
 
     def _check_pattern(self, node: Call) -> None:
-        pattern = node.args[-1] if node.function == "matches" else None
+        pattern = node.args[1] if node.function in ("matches", "find", "findAll") else None
         if not isinstance(pattern, Literal):
             return
         try:
             regex.compiled(str(pattern.value))
         except regex.RegexError as error:
-            raise self._error(f"invalid matches argument: {error}", pattern) from None
+            raise self._error(f"invalid {node.function} argument: {error}", pattern) from None
 
     def _logic(self, node: Logic, scope: _Scope) -> Type:
         given = [self.visit(term, scope) for term in node.terms]
@@ -181,7 +182,7 @@ class _Checker:
         found = OPEN
         for node in nodes:
             given = self.visit(node, scope)
-            if assign(found, given, {}):
+            if is_same(found, given):
                 found = more_general(found, given)
             elif self._loose:
                 found = DYN

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kubenexus.common.cel.costs import cost_of
 from kubenexus.common.cel.errors import BudgetError, CelRuntimeError
-from kubenexus.common.cel.library_operators import maybe_entry
+from kubenexus.common.cel.library_operators import is_equal, maybe_entry
 from kubenexus.common.cel.overloads import Overload, no_overload
 from kubenexus.common.cel.syntax import INDEX, TERNARY, Call, Literal
 from kubenexus.common.cel.values import NOTHING, Failure, Maybe
@@ -203,6 +203,14 @@ def _chosen(function: str, overloads: tuple[Overload, ...], values: tuple[Any, .
     raise no_overload(function, values)
 
 
+def _equal_to(operand: Run, text: str) -> Run:
+    def same(frame: Frame) -> bool:
+        value = operand(frame)
+        return value == text if type(value) is str else is_equal(value, text)
+
+    return same
+
+
 def quick(node: Call, sure: bool, args: tuple[Run, ...]) -> Run | None:
     """Shorter ways for what most selectors consist of: looking up a name, and comparing with a text."""
     if len(node.args) != 2 or not isinstance(node.args[1], Literal) or type(node.args[1].value) is not str:
@@ -210,7 +218,7 @@ def quick(node: Call, sure: bool, args: tuple[Run, ...]) -> Run | None:
     first, text = args[0], node.args[1].value
     match node.function:
         case "_==_":
-            return lambda frame: first(frame) == text
+            return _equal_to(first, text)
         case "_!=_":
             return lambda frame: first(frame) != text
         case _ if node.function == INDEX and sure:

@@ -206,7 +206,7 @@ class _Estimator:
         given = [self._size(arg) for arg in node.args]
         if node.function in sizes.FUNCTIONS:
             return sizes.FUNCTIONS[node.function](given)
-        if node.function in ("bytes", "string") and overload.params[0].name in ("bytes", "string"):
+        if {node.function, *(param.name for param in overload.params)} == {"bytes", "string"}:
             return scaled(given[0].most, TEXT), Size(given[0].least, capped(given[0].most * 4))
         if node.function == INDEX:
             return 1, self._indexed(node)

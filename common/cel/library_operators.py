@@ -18,6 +18,8 @@ from kubenexus.common.cel.values import (
     MAX_TEXT,
     NOTHING,
     Maybe,
+    Quantity,
+    Semver,
     equal,
     int64,
     key,
@@ -147,9 +149,9 @@ def _maybe_item(values: Any, index: int) -> Maybe:
 
 
 def maybe_entry(values: Any, name: Any) -> Maybe:
-    """The entry of a map, if there is one."""
+    """The entry of a map, if it is a map and has one."""
     if not isinstance(values, dict):
-        raise no_overload(MAYBE_SELECT, (values, name))
+        return NOTHING
     try:
         return Maybe((values[key(name)],))
     except KeyError:
@@ -168,6 +170,13 @@ def _insert(values: dict[object, object], name: object, value: object) -> dict[o
     return {**values, key(name): value}
 
 
+def is_equal(left: object, right: object) -> bool:
+    """The operator `==`: a quantity or version can be compared with its like only, though not with `!=` or `in`."""
+    if type(left) in (Quantity, Semver) and type(right) is not type(left):
+        raise no_overload("_==_", (left, right))
+    return equal(left, right)
+
+
 def _contains(one: object, values: tuple[object, ...]) -> bool:
     return any(equal(one, other) for other in values)
 
@@ -179,7 +188,7 @@ def _decided_elsewhere(*_: object) -> object:
 OVERLOADS: Final = (
     *_ARITHMETIC,
     *_comparisons(),
-    overload("_==_(A, A) bool", equal),
+    overload("_==_(A, A) bool", is_equal),
     overload("_!=_(A, A) bool", lambda a, b: not equal(a, b)),
     overload("@in(A, list(A)) bool", _contains),
     overload("@in(A, map(A, B)) bool", lambda one, values: key(one) in values),

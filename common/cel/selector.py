@@ -46,12 +46,27 @@ class Selector:
         return value
 
 
-@lru_cache(maxsize=4096)
 def compile_selector(expression: str) -> Selector:
     """The selector of an expression; raises `CelError` if an API server would not compile it either.
 
     One that may cost too much is compiled, since only the API server refuses that: see `max_cost`.
     """
+    compiled = _outcome(expression)
+    if isinstance(compiled, CelError):
+        raise CelError(compiled.why, compiled.text, compiled.at)
+    return compiled
+
+
+@lru_cache(maxsize=4096)
+def _outcome(expression: str) -> Selector | CelError:
+    """The selector or the error, both kept: what is wrong with an expression is asked for as often."""
+    try:
+        return _compiled(expression)
+    except CelError as error:
+        return error.with_traceback(None)
+
+
+def _compiled(expression: str) -> Selector:
     if len(expression.encode(errors="surrogatepass")) > MAX_BYTES:
         raise CelError(f"the expression has more than {MAX_BYTES} bytes")
     try:

@@ -102,6 +102,14 @@ def _assign_parameter(name: str, given: Type, found: dict[str, Type]) -> bool:
     return True
 
 
+def is_same(left: Type, right: Type) -> bool:
+    """Whether two types are one, as far as they are decided."""
+    if OPEN in (left, right):
+        return True
+    same = left.name == right.name and len(left.args) == len(right.args)
+    return same and all(map(is_same, left.args, right.args))
+
+
 def more_general(left: Type, right: Type) -> Type:
     """Of two types that go together, the one that promises less."""
     if OPEN in (left, right):
