@@ -167,6 +167,7 @@ class Search:
             return True
         missing = level.option.request.count - level.nth
         for device in self._devices[level.start :]:
+            self._step()
             if self._draft.is_free(level.claim, level.option, device) and self._might(level, device):
                 missing -= 1
                 if not missing:
@@ -211,6 +212,13 @@ class Search:
             )
         level.taken = None if isinstance(taken, Against) else taken
         return level.taken is not None
+
+    def _step(self) -> None:
+        self._budget -= 1
+        if self._budget < 0:
+            raise _Stop(
+                "the search for devices took too many steps: ask for fewer devices, or with simpler constraints"
+            )
 
     def _suit(self, option: Option, device: Device) -> Suit | None:
         found = suit(option, device, self._matches)
