@@ -54,13 +54,13 @@ class CapacityView(NamedTuple):
     `spelled` is its name as the slice gives it: who asks for some of it must spell it the same.
     """
 
-    spelled: str
     value: Fraction
     default: Fraction | None
     allowed: tuple[Fraction, ...]
     minimum: Fraction | None
     maximum: Fraction | None
     step: Fraction | None
+    spelled: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,9 @@ class DeviceView:
     reach: Reach
     shareable: bool
     binding_conditions: tuple[str, ...]
-    failure_conditions: tuple[str, ...]
-    binds_to_node: bool
-    unreadable: tuple[str, ...]
+    failure_conditions: tuple[str, ...] = ()
+    binds_to_node: bool = False
+    unreadable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,13 +161,13 @@ def _capacity(name: str, fields: Fields) -> CapacityView:
     allowed = ({"value": value} for value in policy.items("validValues"))
     amounts = (Fields(one, policy.problems, policy, "validValues").amount("value") for one in allowed)
     return CapacityView(
-        spelled=share(name),
         value=fields.amount("value") or Fraction(0),
         default=policy.amount("default"),
         allowed=tuple(amount for amount in amounts if amount is not None),
         minimum=span.amount("min"),
         maximum=span.amount("max"),
         step=span.amount("step"),
+        spelled=share(name),
     )
 
 

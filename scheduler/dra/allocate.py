@@ -15,11 +15,13 @@ from kubenexus.scheduler.dra.suits import Matches, Suit, face, matches_cel, suit
 from kubenexus.scheduler.dra.words import shortage
 
 BUDGET: Final = 100_000
-"""devices that one search tries at most; some tenths of a second"""
+"""devices that one search looks at, at most; some tenths of a second"""
 
 TOGETHER: Final = "each request could be satisfied alone, but not all together, or not within their constraints"
 _MOST_ASKS: Final = 1024
 _MOST_OUTCOMES: Final = 4096
+# Devices come and go; an ask that has seen so many kinds of them is compiled anew.
+_MOST_FACES: Final = 65536
 
 Found = tuple[tuple[Pick, ...], ...]
 """For each claim the devices it gets, in the order of its requests."""
@@ -47,7 +49,7 @@ class Allocator:
         """What claims ask for, to be used until a device class changes. The same object for claims that are alike."""
         key = ask_key(claims, self._classes)
         known = self._asks.get(key)
-        if known is not None:
+        if known is not None and len(known.faces) < _MOST_FACES:
             return known
         made = compile_ask(claims, self._classes)
         if isinstance(made, Ask):

@@ -20,15 +20,22 @@ class Tracker:
         self._name = constraint.same or constraint.distinct
         self._values: list[Any] = []
 
-    def add(self, option: Option, device: Device) -> bool:
-        """Take a device in if the constraint allows it. A device without the attribute is never allowed."""
+    def allows(self, option: Option, device: Device) -> bool:
+        """Whether one more device is right. One without the attribute never is."""
         if not option.is_meant(self._constraint.requests):
             return True
         value = device.view.attributes.get(self._name)
-        if value is None or not self._allows(typed := (type(value), value)):
+        if value is None:
             return False
-        self._values.append(typed)
-        return True
+        if self._constraint.same:
+            return not self._values or self._values[-1] == (type(value), value)
+        return (type(value), value) not in self._values
+
+    def add(self, option: Option, device: Device) -> None:
+        """Take a device in that is right."""
+        if option.is_meant(self._constraint.requests):
+            value = device.view.attributes[self._name]
+            self._values.append((type(value), value))
 
     def remove(self, option: Option) -> None:
         """The device that was taken in last for this request goes."""
@@ -39,8 +46,3 @@ class Tracker:
     def state(self) -> Hashable:
         """Equal when it allows the same devices."""
         return frozenset(self._values)
-
-    def _allows(self, value: tuple[type, Any]) -> bool:
-        if self._constraint.same:
-            return not self._values or self._values[-1] == value
-        return value not in self._values

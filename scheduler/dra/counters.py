@@ -21,15 +21,15 @@ class Counters:
         self._in_use = in_use
         self._left: dict[PoolId, _Left] = {}
 
-    def take(self, device: Device) -> bool:
-        """Take what a device needs, if all of it is there. In a pool that is overdrawn nothing can be taken."""
+    def has(self, device: Device) -> bool:
+        """Whether all that a device needs is left. In a pool that is overdrawn nothing is."""
         left = self._of(device.pool)
-        needed = list(_flat(device.view.counters))
-        if min(left.values()) < 0 or any(left[key] < amount for key, amount in needed):
-            return False
-        for key, amount in needed:
+        return min(left.values()) >= 0 and all(left[key] >= amount for key, amount in _flat(device.view.counters))
+
+    def take(self, device: Device) -> None:
+        left = self._of(device.pool)
+        for key, amount in _flat(device.view.counters):
             left[key] -= amount
-        return True
 
     def give_back(self, device: Device) -> None:
         left = self._of(device.pool)

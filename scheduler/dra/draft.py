@@ -57,6 +57,10 @@ class Draft:
         # What was given out in shares stays so until they are gone, whatever the slice says now.
         return device.view.shareable and not self._in_use.whole(device.id)
 
+    def is_allowed(self, claim: int, option: Option, device: Device) -> bool:
+        """Whether no constraint of the claim is against one more device."""
+        return all(tracker.allows(option, device) for tracker in self._trackers[claim])
+
     def has_room(self, device: Device, wanted: Suit) -> bool:
         """Whether enough is left of a device that is shared."""
         if not wanted.portion:
@@ -66,19 +70,23 @@ class Draft:
 
     def take(self, claim: int, option: Option, device: Device, wanted: Suit) -> Taken | Against:
         """Choose a device that is free, if nothing is against it."""
-        taken = Taken(claim, option, device, wanted.portion, self._must_draw(device))
-        if taken.counted and not self._counters.take(device):
+        counted = self._must_draw(device)
+        if counted and not self._counters.has(device):
             return Against.COUNTERS
-        allowed = self._constrain(claim, option, device)
-        if not (allowed and self.has_room(device, wanted)):
-            self._unsettle(taken, allowed)
-            return Against.ROOM if allowed else Against.CONSTRAINTS
+        if not self.is_allowed(claim, option, device):
+            return Against.CONSTRAINTS
+        if not self.has_room(device, wanted):
+            return Against.ROOM
+        if counted:
+            self._counters.take(device)
+        for tracker in self._trackers[claim]:
+            tracker.add(option, device)
         if device.view.shareable:
             self._shares.setdefault(device.id, []).append(wanted.portion or {})
         else:
             self._whole.setdefault(device.id, []).append(claim)
         self.sizes[claim] += 1
-        return taken
+        return Taken(claim, option, device, wanted.portion, counted)
 
     def release(self, taken: Taken) -> None:
         """Undo the latest `take`."""
@@ -88,31 +96,17 @@ class Draft:
         chosen[device.id].pop()
         if not chosen[device.id]:
             del chosen[device.id]
+        for tracker in self._trackers[taken.claim]:
+            tracker.remove(taken.option)
+        if taken.counted:
+            self._counters.give_back(device)
         self.sizes[taken.claim] -= 1
-        self._unsettle(taken, constrained=True)
 
     def state(self, claim: int) -> Hashable:
         """What matters to a claim of the devices that it has itself."""
         return self.sizes[claim], tuple(tracker.state for tracker in self._trackers[claim])
 
-    def _unsettle(self, taken: Taken, constrained: bool) -> None:
-        """Give counters back, and tell constraints if they know of the device."""
-        for tracker in self._trackers[taken.claim] if constrained else ():
-            tracker.remove(taken.option)
-        if taken.counted:
-            self._counters.give_back(taken.device)
-
     def _must_draw(self, device: Device) -> bool:
         """Whether a device has to draw on counters. For a shared one, whoever had a share first has drawn for all."""
         shared = device.id in self._shares or self._in_use.shared(device.id)
         return bool(device.view.counters) and not (device.view.shareable and shared)
-
-    def _constrain(self, claim: int, option: Option, device: Device) -> bool:
-        """Tell the claim's constraints of one more device, if all of them allow it."""
-        trackers = self._trackers[claim]
-        for number, tracker in enumerate(trackers):
-            if not tracker.add(option, device):
-                for told in trackers[:number]:
-                    told.remove(option)
-                return False
-        return True

@@ -55,6 +55,8 @@ class Search:
         self._least: list[list[int]] = []
         self._path: list[_Level] = []
         self._hopeless: set[Hashable] = set()
+        self._stuck = False
+        """whether it had to go back, so that it is worth looking ahead"""
         self._same_for_all = not any(option.request.admin for option in ask.options)
         """administrators get what others have, so that it matters who has what"""
 
@@ -128,6 +130,7 @@ class Search:
             self._hopeless.add(self._state(level))
         if not self._path:
             return None
+        self._stuck = True
         before = self._path.pop()
         assert before.taken is not None, "every level on the path has taken a device"
         self._draft.release(before.taken)
@@ -138,6 +141,8 @@ class Search:
     def _advance(self, level: _Level) -> bool:
         """Take the next device that will do. Of all devices, each has to."""
         if level.nth == 0 and not self._may_begin(level):
+            return False
+        if self._stuck and not self._may_do(level):
             return False
         numbers = self._all.get(level.option)
         stop = len(self._devices) if numbers is None else level.nth + 1
@@ -155,6 +160,24 @@ class Search:
         if not 0 < needed <= MOST_DEVICES - later - self._draft.sizes[level.claim]:
             return False
         return not self._hopeless or level.start > 0 or self._state(level) not in self._hopeless
+
+    def _may_do(self, level: _Level) -> bool:
+        """Whether enough devices are left for a request, as far as one can tell of each by itself."""
+        if level.option.request.count is None:
+            return True
+        missing = level.option.request.count - level.nth
+        for device in self._devices[level.start :]:
+            self._step()
+            if self._draft.is_free(level.claim, level.option, device) and self._might(level, device):
+                missing -= 1
+                if not missing:
+                    return True
+        return False
+
+    def _might(self, level: _Level, device: Device) -> bool:
+        if not self._draft.is_allowed(level.claim, level.option, device):
+            return False
+        return suit(level.option, device, self._matches) is not None
 
     def _state(self, level: _Level) -> Hashable:
         """What the devices chosen so far leave to a request and those after it: equal when as much is left."""
@@ -189,6 +212,13 @@ class Search:
             )
         level.taken = None if isinstance(taken, Against) else taken
         return level.taken is not None
+
+    def _step(self) -> None:
+        self._budget -= 1
+        if self._budget < 0:
+            raise _Stop(
+                "the search for devices took too many steps: ask for fewer devices, or with simpler constraints"
+            )
 
     def _suit(self, option: Option, device: Device) -> Suit | None:
         found = suit(option, device, self._matches)

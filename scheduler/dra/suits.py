@@ -14,7 +14,8 @@ from kubenexus.scheduler.dra.pools import Device
 Matches = Callable[[str, Device], bool]
 """Whether a device matches an expression; raises `CelError` or `CelRuntimeError` if there is no answer."""
 
-_MOST_KNOWN: Final = 1024
+# Of each device; thousands of them are kept.
+_MOST_KNOWN: Final = 64
 _EFFECTS: Final = frozenset(("NoSchedule", "NoExecute"))
 
 

@@ -242,7 +242,7 @@ def test_nothing_stays_behind_when_a_pod_is_gone() -> None:
 
 
 def test_shared_texts_are_forgotten_in_time() -> None:
-    first, again = ("".join(["sha", "red"]) for _ in range(2))
+    first, again = ("".join(["nobody else ", "shares this"]) for _ in range(2))
     assert share(first) is share(again) is first
     for number in range(100_000):
         share(f"text-{number}")

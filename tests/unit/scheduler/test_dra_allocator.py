@@ -227,6 +227,21 @@ def test_a_hopeless_search_among_like_devices_is_short() -> None:
     assert found == NoDevices("cannot allocate all claims")
 
 
+def test_a_hopeless_search_under_a_constraint_is_short() -> None:
+    where = allocator(gpus(count=24), budget=1000)
+    wanted = claim("a").request("r", count=3).constraint("matchAttribute", "gpu.example.com/numa")
+    assert where.find(ask(where, wanted), "n", {}) == NoDevices("cannot allocate all claims")
+
+
+def test_devices_may_be_traded_between_claims() -> None:
+    """The first claim must leave the devices of NUMA node 0, which it would take, to the last."""
+    where = allocator(gpus(count=8), budget=1000)
+    first, second = (claim(name).request("r", count=3) for name in "ab")
+    last = claim("c").request("r", count=2, selectors=['device.attributes["gpu.example.com"].numa == 0'])
+    found = devices(where.find(ask(where, first, second, last), "n", {}))
+    assert found == [["gpu-2", "gpu-3", "gpu-4"], ["gpu-5", "gpu-6", "gpu-7"], ["gpu-0", "gpu-1"]]
+
+
 def test_a_pod_may_have_very_many_devices() -> None:
     where = allocator(gpus(count=1280))
     wanted = [claim(f"c{number}").request("r", count=32) for number in range(40)]
