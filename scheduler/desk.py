@@ -46,7 +46,7 @@ from kubenexus.scheduler.engine.queue import Queue, Unit
 from kubenexus.scheduler.muster import Muster
 from kubenexus.scheduler.plugins.dynamic_resources import ClaimDecision
 from kubenexus.scheduler.plugins.volume_binding import VolumeDecision
-from kubenexus.scheduler.preparing import useless, uses
+from kubenexus.scheduler.preparing import unwritten, useless, uses
 from kubenexus.scheduler.profiles import build_cycles
 from kubenexus.scheduler.rejections import Bars
 from kubenexus.scheduler.world import World, owner_of
@@ -316,7 +316,7 @@ class Desk:
         bind = Bind(pod, place.node, place.annotations, uses(pod, devices, self.state.objects))
         self._assumed.add(bind, place.taken)
         self.muster.placed(pod, now)
-        grants = tuple(grant for grant, _ in devices.grants)
+        grants = unwritten(bind, self.state.objects)
         self._send(Prepare(bind, volumes, grants) if volumes is not None or bind.claims else bind)
         self.queue.wake(Event.POD_ADDED, now)
 

@@ -9,6 +9,7 @@ from enum import Enum, auto
 
 from kubenexus.common.objects import PersistentVolumeClaimView, PodView
 from kubenexus.scheduler.actions import Bind, Use
+from kubenexus.scheduler.dra import Grant
 from kubenexus.scheduler.engine.objects import Objects
 from kubenexus.scheduler.plugins.dynamic_resources import ClaimDecision
 
@@ -22,9 +23,15 @@ class Ready(Enum):
 
 def uses(pod: PodView, devices: ClaimDecision, objects: Objects) -> tuple[Use, ...]:
     """The pod's claims that do not say yet that it uses them."""
-    given = {grant.claim.name for grant, _ in devices.grants}
+    given = {one.grant.claim.name for one in devices.grants}
     open_ = (claim for claim in objects.claims.of(pod) if all(one.uid != pod.uid for one in claim.reserved_for))
     return tuple(Use(claim.name, claim.name in given) for claim in open_)
+
+
+def unwritten(bind: Bind, objects: Objects) -> tuple[Grant, ...]:
+    """What claims that a pod uses were given and nobody has written yet, be it by the decision about another pod."""
+    found = (objects.claims.unwritten(f"{bind.pod.namespace}/{use.claim}") for use in bind.claims)
+    return tuple(grant for grant in found if grant is not None)
 
 
 def useless(pod: PodView, objects: Objects) -> tuple[str, ...]:

@@ -6,8 +6,8 @@
 
 The webhook watches a sandbox full of namespaces, Jobs and nodes. Connections stand before the clock starts. Requests go
 out when they are due, whether or not earlier ones have been answered, and are timed from that moment. What /healthz
-takes under the same load shows how much of it is HTTP and TLS. Sender, sandbox and webhook share this machine: on a busy
-one, look at the CPU and at the ratio.
+takes under the same load shows how much of it is HTTP and TLS. Sender, sandbox and webhook share this machine: on a
+busy one, look at the CPU and at the ratio.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from kubenexus.common.objects import Allocation, PodView, ResourceClaimView, ResourceSliceView
-from kubenexus.scheduler.dra import Held, InUse, Inventory, PoolId
+from kubenexus.common.objects import PodView, ResourceClaimView, ResourceSliceView
+from kubenexus.scheduler.dra import Grant, Held, InUse, Inventory, PoolId
 from kubenexus.scheduler.engine.changes import ChangeLog
 from kubenexus.scheduler.engine.table import Table
 
@@ -19,8 +19,12 @@ from kubenexus.scheduler.engine.table import Table
 class Granted(NamedTuple):
     """What a claim is given; `unready` are those of its devices that their driver prepares before a pod is bound."""
 
-    allocation: Allocation
+    grant: Grant
     unready: tuple[str, ...] = ()
+
+    def given_to(self, claim: ResourceClaimView) -> ResourceClaimView:
+        """The claim as it is once that is written."""
+        return replace(claim, allocation=self.grant.allocation, unready=self.unready)
 
 
 class Claims(Table[ResourceClaimView]):
@@ -37,7 +41,7 @@ class Claims(Table[ResourceClaimView]):
     def set(self, key: str, value: ResourceClaimView) -> None:
         uid, granted = self._granted.get(key, ("", None))
         if granted is not None and value.allocation is None and value.meta.uid == uid:
-            value = replace(value, allocation=granted.allocation, unready=granted.unready)
+            value = granted.given_to(value)
         else:
             self._granted.pop(key, None)
         self._keep(key, value)
@@ -61,7 +65,12 @@ class Claims(Table[ResourceClaimView]):
         """A claim that has no devices has these from now on, though nobody has written it yet."""
         claim = self[key]
         self._granted[key] = claim.meta.uid, granted
-        self._keep(key, replace(claim, allocation=granted.allocation, unready=granted.unready))
+        self._keep(key, granted.given_to(claim))
+
+    def unwritten(self, key: str) -> Grant | None:
+        """What a claim was given, if the server does not say so yet: whoever uses the claim first writes it."""
+        _, granted = self._granted.get(key, ("", None))
+        return None if granted is None else granted.grant
 
     def withdraw(self, key: str, granted: Granted) -> None:
         """It was not written after all, unless the server says otherwise by now."""

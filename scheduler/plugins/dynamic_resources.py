@@ -66,19 +66,19 @@ class Devices(NamedTuple):
 class ClaimDecision:
     """Devices that a pod's claims get when it goes to a node."""
 
-    grants: tuple[tuple[Grant, Granted], ...] = ()
+    grants: tuple[Granted, ...] = ()
 
     @property
     def annotations(self) -> Mapping[str, str]:
         return {}
 
     def assume(self, objects: Objects) -> None:
-        for grant, granted in self.grants:
-            objects.claims.grant(grant.claim.key, granted)
+        for one in self.grants:
+            objects.claims.grant(one.grant.claim.key, one)
 
     def forget(self, objects: Objects) -> None:
-        for grant, granted in reversed(self.grants):
-            objects.claims.withdraw(grant.claim.key, granted)
+        for one in reversed(self.grants):
+            objects.claims.withdraw(one.grant.claim.key, one)
 
 
 class DynamicResources(NodePlugin[Devices | Barred]):
@@ -142,7 +142,7 @@ class DynamicResources(NodePlugin[Devices | Barred]):
         # The engine draws no lots: an id is made of what is the same wherever it is decided.
         ids = (str(uuid5(NAMESPACE_OID, f"{term.claims[0].meta.uid}/{next(number)}")) for _ in count())
         grants = state.allocator.grants(term.claims, found, state.name(node), lambda: next(ids))
-        return ClaimDecision(tuple((one, Granted(one.allocation, _to_prepare(one))) for one in grants))
+        return ClaimDecision(tuple(Granted(one, _to_prepare(one)) for one in grants))
 
 
 def _find(term: Devices, state: State, node: int) -> Found | None:

@@ -344,7 +344,7 @@ def test_a_device_whose_version_cannot_be_read_is_not_decided_on() -> None:
 
 
 def test_shared_devices_and_fine_amounts() -> None:
-    nano = CapacityView("a", Fraction(1, 10**9), None, (), None, None, None)
+    nano = CapacityView(Fraction(1, 10**9), None, (), None, None, None, "a")
     view = device_view({}, {"x.io/a": nano}, shareable=True)
     text = "device.allowMultipleAllocations && device.capacity['x.io'].a == quantity('1n')"
     assert compile_selector(text).matches(Facts.of("x.io", view)) is True

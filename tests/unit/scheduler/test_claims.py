@@ -155,6 +155,7 @@ def test_pods_that_share_a_claim_share_its_node() -> None:
         fleet.see(user(name, "shared"))
     actions = fleet.decide()
     assert len(granted(actions)) == 1
+    assert all(len(one.grants) == 1 for one in actions), "whoever comes first writes it"
     assert len({one.bind.node for one in actions}) == 1
     assert [one.bind.claims for one in actions] == [(Use("shared", given=True),), (Use("shared"),)]
 
