@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 import yaml
 
+from kubenexus.common import cpulist
 from kubenexus.common.wire import KubeletSettings
 from kubenexus.common.wire.kubelet import OPTIONS, CpuPolicy, MemoryPolicy, TopologyPolicy, TopologyScope, word_of
 
@@ -42,7 +43,15 @@ def read_settings(texts: Iterable[tuple[str, str]]) -> KubeletSettings:
         _word(CpuPolicy, merged, "cpuManagerPolicy", CpuPolicy.NONE),
         _word(MemoryPolicy, merged, "memoryManagerPolicy", MemoryPolicy.NONE),
         frozenset(name for one in switched for name in OPTIONS if str(one.get(name)).lower() == "true"),
+        _reserved(merged.get("reservedSystemCPUs") or ""),
     )
+
+
+def _reserved(value: object) -> tuple[int, ...]:
+    try:
+        return cpulist.parse(str(value))
+    except cpulist.CpuListError as error:
+        raise UnreadableError(f"reservedSystemCPUs is not a list of CPUs: {error}") from None
 
 
 def _document(name: str, text: str) -> Obj:

@@ -180,9 +180,7 @@ HARDWARE_TIER = _admin_node_label(
 FABRIC_TYPE = _admin_node_label(f"network.{DOMAIN}/fabric-type", "fabric tier", "fabric between nodes")
 FABRIC_ID = _admin_node_label(f"network.{DOMAIN}/fabric-id", "name", "which fabric")
 RACK_ID = _admin_node_label(f"network.{DOMAIN}/rack-id", "name", "which rack")
-AVAILABILITY_ZONE = _admin_node_label(
-    f"network.{DOMAIN}/az", "name", "which zone; default `topology.kubernetes.io/zone`"
-)
+AVAILABILITY_ZONE = _admin_node_label(f"network.{DOMAIN}/az", "name", "zone; default `topology.kubernetes.io/zone`")
 
 # --- On nodes, by the agent ------------------------------------------------------------------------------------------
 
@@ -207,6 +205,7 @@ KUBELET_POLICY = _node_label(f"{NUMA_PREFIX}kubelet-policy", "`restricted`", "th
 KUBELET_SCOPE = _node_label(f"{NUMA_PREFIX}kubelet-scope", "`container` `pod`", "the kubelet's `topologyManagerScope`")
 KUBELET_CPU = _node_label(f"{NUMA_PREFIX}kubelet-cpu-policy", "`static`", "the kubelet's `cpuManagerPolicy`")
 KUBELET_MEMORY = _node_label(f"{NUMA_PREFIX}kubelet-memory-policy", "`Static`", "the kubelet's `memoryManagerPolicy`")
+KUBELET_RESERVED = _node_label(f"{NUMA_PREFIX}kubelet-reserved-cpus", "`0-1_64-65`", "its `reservedSystemCPUs`")
 KUBELET_OPTIONS = _node_label(f"{NUMA_PREFIX}kubelet-options", "words joined by `_`", "which options of these are on")
 
 GPU_COUNT = _node_label(f"{GPU_PREFIX}count", "`8`", "usable GPUs")

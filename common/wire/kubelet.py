@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, TypeVar
 
 from kubenexus.common import vocabulary as v
+from kubenexus.common.cpulist import CpuListError, encode_label, parse
 
 
 class TopologyPolicy(StrEnum):
@@ -44,6 +45,7 @@ class MemoryPolicy(StrEnum):
     STATIC = "Static"
 
 
+MAX_LABEL: Final = 63
 CLOSEST: Final = "prefer-closest-numa-nodes"
 FULL_CORES: Final = "full-pcpus-only"
 OPTIONS: Final = frozenset((CLOSEST, FULL_CORES))
@@ -58,6 +60,8 @@ class KubeletSettings(NamedTuple):
     cpu: CpuPolicy | None = None
     memory: MemoryPolicy | None = None
     options: frozenset[str] = frozenset()
+    reserved: tuple[int, ...] = ()
+    """the CPUs that no pod gets to itself, if they are named"""
 
     @property
     def strict(self) -> bool:
@@ -74,13 +78,15 @@ _Word = TypeVar("_Word", bound=StrEnum)
 
 
 def encode_kubelet(settings: KubeletSettings) -> dict[str, str]:
-    """The labels of all that is known."""
+    """The labels of all that is known; a list of CPUs that is too long for one is left out."""
+    reserved = encode_label(settings.reserved)
     words = {
         v.KUBELET_POLICY: settings.policy,
         v.KUBELET_SCOPE: settings.scope,
         v.KUBELET_CPU: settings.cpu,
         v.KUBELET_MEMORY: settings.memory,
         v.KUBELET_OPTIONS: "_".join(sorted(settings.options)),
+        v.KUBELET_RESERVED: reserved if len(reserved) <= MAX_LABEL else "",
     }
     return {key: str(word) for key, word in words.items() if word}
 
@@ -94,7 +100,15 @@ def decode_kubelet(labels: Mapping[str, str]) -> KubeletSettings:
         word_of(CpuPolicy, labels.get(v.KUBELET_CPU)),
         word_of(MemoryPolicy, labels.get(v.KUBELET_MEMORY)),
         options & OPTIONS,
+        _cpus(labels.get(v.KUBELET_RESERVED, "")),
     )
+
+
+def _cpus(text: str) -> tuple[int, ...]:
+    try:
+        return parse(text)
+    except CpuListError:
+        return ()
 
 
 def word_of(words: type[_Word], text: object) -> _Word | None:

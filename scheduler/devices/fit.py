@@ -13,7 +13,7 @@ from kubenexus.scheduler.devices.links import mask_of
 from kubenexus.scheduler.devices.machine import RESOURCES, Amounts, Machine, cards
 from kubenexus.scheduler.devices.occupancy import Occupancy
 from kubenexus.scheduler.devices.score import Zones, score
-from kubenexus.scheduler.devices.sets import ONE_ZONE, best, choice_for, least, room_for
+from kubenexus.scheduler.devices.sets import ONE_ZONE, Candidate, Room, best, choice_for, least, room_for
 
 
 class Fit(NamedTuple):
@@ -40,8 +40,8 @@ class Refused(NamedTuple):
     """what would have to be known"""
     kubelet: str = ""
     """what of the kubelet's settings stands in the way"""
-    elsewhere: tuple[int, ...] = ()
-    """the NUMA nodes that the kubelet would choose, and that the pod must not have"""
+    elsewhere: bool = False
+    """it would not refuse the pod, but choose NUMA nodes that the pod must not have"""
 
 
 def fit(machine: Machine, occupancy: Occupancy, ask: Ask, members: Amounts = ()) -> Fit | Refused:
@@ -57,9 +57,7 @@ def fit(machine: Machine, occupancy: Occupancy, ask: Ask, members: Amounts = ())
     room = room_for(machine, occupancy, ask)
     found = best(machine, room, ask, members, _sizes(machine, ask))
     if found is not None:
-        zones, choice = found
-        rated = score(machine, room.free, ask, zones, members)
-        return Fit(machine.ids(zones), choice.mask, rated, choice.quality, machine, occupancy.gpus)
+        return _placed(machine, occupancy, room, ask, members, found)
     if ask.strict:
         return Refused(hopeless=least(machine, ask) is None)
     return _anywhere(machine, occupancy, ask)
@@ -73,17 +71,22 @@ def _as_foreseen(machine: Machine, occupancy: Occupancy, ask: Ask, members: Amou
         return Refused(hopeless=hopeless, kubelet=_setting(machine, ask))
     if ask.strict and (unknown := _unknown(machine, occupancy, ask)):
         return Refused(hopeless=True, unknown=unknown)
-    room = room_for(machine, occupancy, ask)
-    if ask.strict:
-        found = best(machine, room, ask, members, _sizes(machine, ask), zones)
-    else:
-        is_open = not occupancy.closed & mask_of(zones)
-        found = (zones, choice_for(machine, room, ask, zones)) if is_open else None
-    if found is None:
-        hopeless = ask.strict and least(machine, ask) is None
-        return Refused(hopeless=hopeless, kubelet=_setting(machine, ask), elsewhere=machine.ids(zones))
-    rated = score(machine, room.free, ask, found[0], members)
-    return Fit(machine.ids(found[0]), found[1].mask, rated, found[1].quality, machine, occupancy.gpus)
+    room, is_open = room_for(machine, occupancy, ask), not occupancy.closed & mask_of(zones)
+    if not ask.strict and is_open:
+        return _placed(machine, occupancy, room, ask, members, (zones, choice_for(machine, room, ask, zones)))
+    sizes = _sizes(machine, ask)
+    found = best(machine, room, ask, members, sizes, zones) if ask.strict else None
+    if found is not None:
+        return _placed(machine, occupancy, room, ask, members, found)
+    if ask.strict and best(machine, room, ask, members, sizes) is None:
+        return Refused(hopeless=least(machine, ask) is None)
+    return Refused(hopeless=False, kubelet=_setting(machine, ask), elsewhere=True)
+
+
+def _placed(machine: Machine, occupancy: Occupancy, room: Room, ask: Ask, members: Amounts, found: Candidate) -> Fit:
+    zones, choice = found
+    rated = score(machine, room.free, ask, zones, members)
+    return Fit(machine.ids(zones), choice.mask, rated, choice.quality, machine, occupancy.gpus)
 
 
 def _setting(machine: Machine, ask: Ask) -> str:

@@ -140,8 +140,8 @@ class _Desk:
     def _has(self, zones: Zones, needs: list[Need]) -> bool:
         for kind, amount, _, manager in needs:
             left, spare = self._left[kind], self._spare[kind]
-            if sum(spare) > sum([spare[place] for place in zones]):
-                return False  # what an init container had is to be used again
+            if manager != MEMORY and sum(spare) > sum([spare[place] for place in zones]):
+                return False  # CPUs and devices that an init container had are to be used again
             if sum([left[place] + spare[place] for place in zones]) < amount:
                 return False
             if manager == MEMORY and any(group & mask_of(zones) for group in self._groups - {mask_of(zones)}):

@@ -44,6 +44,8 @@ class Kubelet(NamedTuple):
     """A kubelet that refuses pods which it cannot give what they ask for as it is told to."""
 
     policy: TopologyPolicy
+    strict: bool
+    """it refuses what it cannot align"""
     by_container: bool
     """it looks at each container by itself"""
     cpus: bool
@@ -55,10 +57,6 @@ class Kubelet(NamedTuple):
     threads: int
     """CPUs are given out in multiples of this"""
 
-    @property
-    def strict(self) -> bool:
-        return self.policy in (TopologyPolicy.RESTRICTED, TopologyPolicy.SINGLE_NUMA_NODE)
-
 
 def kubelet_of(settings: KubeletSettings, threads_per_core: int | None) -> Kubelet | None:
     """The kubelet with these settings; None if it refuses nobody, or nobody knows.
@@ -68,6 +66,7 @@ def kubelet_of(settings: KubeletSettings, threads_per_core: int | None) -> Kubel
     """
     found = Kubelet(
         policy=settings.policy or TopologyPolicy.NONE,
+        strict=settings.strict,
         by_container=settings.scope is not TopologyScope.POD,
         cpus=settings.cpu is not CpuPolicy.NONE,
         memory=settings.memory is MemoryPolicy.STATIC,
@@ -125,7 +124,7 @@ class Machine:
 def machine_of(topology: NodeTopology, allocatable: Mapping[str, int], kubelet: KubeletSettings = UNTOLD) -> Machine:
     """The machine of a node with this topology that lets pods use so much, under a kubelet with these settings."""
     nodes, layout = topology.cpu_nodes, layout_of(topology)
-    rooms, unknown = _rooms(nodes, allocatable)
+    rooms, unknown = _rooms(nodes, allocatable, frozenset(kubelet.reserved))
     seats = {gpu.index: gpu.numa for gpu in topology.usable_gpus if gpu.index in layout.gpus}
     nics = [nic.numa for nic in topology.nics or ()]
     slots = [gpu.numa for gpu in topology.gpus or () if not gpu.mig]
@@ -165,11 +164,13 @@ def cards(machine: Machine, vram: int) -> int:
     return mask_of(index for index in machine.layout.gpus if not vram or (machine.vram[index] or 0) >= vram)
 
 
-def _rooms(nodes: tuple[NumaNode, ...], allocatable: Mapping[str, int]) -> tuple[list[Amounts], frozenset[str]]:
+def _rooms(
+    nodes: tuple[NumaNode, ...], allocatable: Mapping[str, int], reserved: frozenset[int]
+) -> tuple[list[Amounts], frozenset[str]]:
     """What pods may use of each NUMA node, and the resources that are unknown of some."""
     pages = [(_times(node.hugepages_2mi, 2 * _MI), _times(node.hugepages_1gi, 1024 * _MI)) for node in nodes]
     columns: dict[str, list[int | None]] = {
-        CPU: [_times(node.cpu_count, 1000) for node in nodes],
+        CPU: [_times(_unreserved(node, reserved), 1000) for node in nodes],
         MEMORY: [_without(node.memory, page) for node, page in zip(nodes, pages, strict=True)],
         HUGEPAGES_2MI: [small for small, _ in pages],
         HUGEPAGES_1GI: [large for _, large in pages],
@@ -179,6 +180,11 @@ def _rooms(nodes: tuple[NumaNode, ...], allocatable: Mapping[str, int]) -> tuple
     known[CPU] = _cut_lowest(known[CPU], allocatable.get(CPU))
     known[MEMORY] = _cut_evenly(known[MEMORY], allocatable.get(MEMORY))
     return list(zip(*known.values(), strict=True)), unknown
+
+
+def _unreserved(node: NumaNode, reserved: frozenset[int]) -> int | None:
+    """How many of its CPUs pods may get to themselves, as far as that is known by name."""
+    return len(set(node.cpus) - reserved) if reserved and node.cpus else node.cpu_count
 
 
 def _times(number: int | None, size: int) -> int | None:
@@ -191,7 +197,7 @@ def _without(memory: int | None, pages: tuple[int | None, int | None]) -> int | 
 
 
 def _cut_lowest(amounts: list[int], allocatable: int | None) -> list[int]:
-    """The kubelet keeps the lowest CPUs for the system."""
+    """The kubelet keeps the lowest CPUs for the system, unless it names others."""
     kept = 0 if allocatable is None else max(0, sum(amounts) - allocatable)
     left = []
     for amount in amounts:

@@ -19,7 +19,7 @@ ONE_ZONE: Final = frozenset((NumaPolicy.SINGLE_NUMA, NumaPolicy.ISOLATED))
 MOST_SETS: Final = 1024
 """of one size; where there would be more, only neighbourhoods are looked at"""
 _NO_GPUS: Final = Choice(0, 100, 100)
-_Candidate = tuple[Zones, Choice]
+Candidate = tuple[Zones, Choice]
 _Key = tuple[float, ...]
 
 
@@ -111,12 +111,12 @@ def least(machine: Machine, ask: Ask) -> int | None:
 
 def best(
     machine: Machine, room: Room, ask: Ask, members: Amounts, sizes: range, around: Zones = ()
-) -> _Candidate | None:
+) -> Candidate | None:
     """The best set of one of these sizes that has room and contains certain zones, and the pod's GPUs.
 
     More zones are better than fewer only if these would tear the GPUs apart.
     """
-    torn: list[_Candidate] = []
+    torn: list[Candidate] = []
     for size in sizes:
         able = [zones for zones in sets(machine, room.open, size) if holds(machine, room, ask, zones)]
         if around:
@@ -129,7 +129,7 @@ def best(
     return _first(machine, room, ask, members, torn) if torn else None
 
 
-def _first(machine: Machine, room: Room, ask: Ask, members: Amounts, found: list[_Candidate]) -> _Candidate:
+def _first(machine: Machine, room: Room, ask: Ask, members: Amounts, found: list[Candidate]) -> Candidate:
     if len(found) == 1:
         return found[0]
     return min(found, key=lambda one: _key(machine, room, ask, one[0], one[1], members))

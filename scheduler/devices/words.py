@@ -71,7 +71,7 @@ def numa_detail(spot: Spot, ask: Ask) -> str:
     if machine.kubelet is not None and pins is not None and foreseen == ():
         return _kubelet_detail(machine, machine.kubelet, pins, ask)
     if foreseen:
-        return f"it would choose numa {', '.join(map(str, machine.ids(foreseen)))}; {_shortages(spot, ask)}"
+        return f"its kubelet would choose numa {', '.join(map(str, machine.ids(foreseen)))}; {_shortages(spot, ask)}"
     return _shortages(spot, ask)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from hack.control_plane import binaries
 from hack.control_plane.processes import free_port
+from kubenexus.agent.kubelet import CONFIG
 from kubenexus.common.kube.client import Client
 from kubenexus.common.kube.resources import LEASES, NAMESPACES, NODES, PODS
 from kubenexus.common.sandbox.machine_tree import write_machine
@@ -35,6 +36,8 @@ class Site:
         host = folder / "host"
         write_machine(SMALL_DGX, host)
         (host / "proc/driver/nvidia").mkdir(parents=True)
+        (host / "var/lib/kubelet").mkdir(parents=True)
+        (host / CONFIG).write_text("kind: KubeletConfiguration\ntopologyManagerPolicy: best-effort\n", encoding="utf-8")
         self.gpu, self.plain = (Kubelet(client, kubeconfig, unique(name), host, folder) for name in ("gpu", "plain"))
 
     def prepare(self) -> None:
@@ -49,14 +52,15 @@ class Site:
         return self.helm.do(verb, self.release, *words, "--namespace", self.space, kubeconfig=self.kubeconfig)
 
     def settings(self) -> list[object]:
-        """All processes are on one machine here, so that each needs ports of its own."""
+        """All processes are on one machine here, so that each needs ports of its own; the kubelet's file is read."""
         ports = {
             "agent.metricsPort": self.ports["agent"],
             "scheduler.metricsPort": self.ports["scheduler"],
             "webhook.port": self.ports["webhook"],
             "webhook.metricsPort": self.ports["metrics"],
         }
-        return [word for name, port in ports.items() for word in ("--set", f"{name}={port}")]
+        settings = {**ports, "agent.kubeletConfig.enabled": "true"}
+        return [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
 
     def pod(self, component: str, **labels: str) -> Obj:
         """A pod of a component, once its controller has made one; of several, the one that was made last."""

@@ -86,6 +86,7 @@ def nodes_are_described(site: Site) -> None:
     shown = site.kubectl("get", "nodes", f"-L{v.NUMA_NODE_COUNT},{v.GPU_COUNT}", "--no-headers")
     rows = {line.split()[0]: line.split()[-2:] for line in shown.splitlines()}
     assert rows[site.gpu.node] == ["2", "8"]
+    assert site.node_metadata()[site.gpu.node]["labels"][v.KUBELET_POLICY] == "best-effort"
 
     def slices() -> int:
         ours = (site.gpu.node, site.plain.node)

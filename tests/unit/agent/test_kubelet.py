@@ -29,6 +29,7 @@ reservedSystemCPUs: 0-1
 """
 SINGLE = TopologyPolicy.SINGLE_NUMA_NODE
 CLOSEST = frozenset(("prefer-closest-numa-nodes",))
+ALL = KubeletSettings(SINGLE, TopologyScope.POD, CpuPolicy.STATIC, MemoryPolicy.STATIC, CLOSEST, (0, 1))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ CLOSEST = frozenset(("prefer-closest-numa-nodes",))
         pytest.param([HEAD + "topologyManagerPolicy: ''\n"], DEFAULTS, id="empty is not set"),
         pytest.param(
             [STRICT],
-            KubeletSettings(SINGLE, TopologyScope.POD, CpuPolicy.STATIC, MemoryPolicy.STATIC, CLOSEST),
+            ALL,
             id="everything",
         ),
         pytest.param(
@@ -48,7 +49,7 @@ CLOSEST = frozenset(("prefer-closest-numa-nodes",))
         ),
         pytest.param(
             [STRICT, HEAD + "topologyManagerPolicy: restricted\n", HEAD + "cpuManagerPolicy: none\n"],
-            KubeletSettings(TopologyPolicy.RESTRICTED, TopologyScope.POD, CpuPolicy.NONE, MemoryPolicy.STATIC, CLOSEST),
+            ALL._replace(policy=TopologyPolicy.RESTRICTED, cpu=CpuPolicy.NONE),
             id="drop-ins replace words",
         ),
         pytest.param(
@@ -56,9 +57,7 @@ CLOSEST = frozenset(("prefer-closest-numa-nodes",))
                 STRICT,
                 HEAD + "cpuManagerPolicyOptions: {full-pcpus-only: 'true'}\ntopologyManagerPolicyOptions: {a: b}\n",
             ],
-            KubeletSettings(
-                SINGLE, TopologyScope.POD, CpuPolicy.STATIC, MemoryPolicy.STATIC, CLOSEST | {"full-pcpus-only"}
-            ),
+            ALL._replace(options=CLOSEST | {"full-pcpus-only"}),
             id="and add to maps",
         ),
     ],
@@ -76,6 +75,7 @@ def test_settings(texts: list[str], expected: KubeletSettings) -> None:
         pytest.param(
             HEAD + "topologyManagerPolicy: lax", "topologyManagerPolicy is 'lax', which is none of", id="word"
         ),
+        pytest.param(HEAD + "reservedSystemCPUs: some", "reservedSystemCPUs is not a list of CPUs", id="CPUs"),
         pytest.param(HEAD + "cpuManagerPolicy: [a]", "cpuManagerPolicy is \"['a']\"", id="no word at all"),
     ],
 )

@@ -117,6 +117,10 @@ SCENARIOS: dict[str, tuple[list[Builder], dict[str, Any]]] = {
         [machine({**SINGLE, v.KUBELET_CPU: "none"}), *FIVE_EACH, wants("a", 6)],
         {"a": [0, 1]},
     ),
+    "reserved CPUs, one in each": (
+        [machine({**SINGLE, v.KUBELET_RESERVED: "0_8"}).capacity(cpu=14), wants("a", 8), wants("b", 7), wants("c", 7)],
+        {"a": f"{REFUSED} (numa 0: 0 of 7 CPUs taken; numa 1: 0 of 7 CPUs taken)", "b": [0], "c": [1]},
+    ),
     "restricted takes the smallest size": ([machine(RESTRICTED), wants("a", 12)], {"a": [0, 1]}),
     "restricted takes no larger one": ([machine(RESTRICTED), *FIVE_EACH, wants("a", 6)], {"a": TOO_STRICT}),
     "restricted wants all sizes to agree": (
@@ -149,7 +153,11 @@ SCENARIOS: dict[str, tuple[list[Builder], dict[str, Any]]] = {
     "a policy of the pod that its choice keeps": ([machine(SINGLE), wants("a", 4, policy="single-numa")], {"a": [0]}),
     "a policy of the pod that its choice would break": (
         [machine(SINGLE), sits(wants("r", 1), "0"), wants("a", 4, policy="isolated")],
-        {"a": f"{ELSEWHERE} (it would choose numa 0; numa 0: other pods have CPUs or GPUs there; numa 1: has room)"},
+        {"a": f"{ELSEWHERE} (its kubelet would choose numa 0; numa 0: other pods have CPUs or GPUs there;"},
+    ),
+    "a policy that cannot be kept anyway": (
+        [machine(SINGLE), wants("a", 1, "20Gi", policy="single-numa")],
+        {"a": "without a NUMA node that is large enough for 1 CPU and 20Gi memory"},
     ),
     "an isolated pod's NUMA node that it would choose": (
         [machine(SINGLE), sits(wants("r", 2, policy="isolated"), "0"), wants("a", 4)],
