@@ -13,7 +13,8 @@ import numpy as np
 from kubenexus.common.objects import Labels, Taint
 from kubenexus.scheduler.dra import NONE_AT_ALL, Ask
 from kubenexus.scheduler.engine.cycle import Park, Preempt
-from kubenexus.scheduler.engine.state import CPU, State
+from kubenexus.scheduler.engine.footprints import CPU
+from kubenexus.scheduler.engine.state import State
 from kubenexus.scheduler.plugins.taints import FORBID, taints_of
 
 _UNITS = ((1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"))

@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 
 from kubenexus.common.gangs import GangKey, Reservation
 from kubenexus.common.objects import Labels, PodSpecView, PodView, Usage
-from kubenexus.scheduler.engine.state import CPU, MEMORY, State
+from kubenexus.scheduler.engine.footprints import CPU, MEMORY
+from kubenexus.scheduler.engine.state import State
 
 LONGEST: Final = 600.0
 """seconds that room is held"""

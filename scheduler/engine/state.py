@@ -27,16 +27,12 @@ from kubenexus.scheduler.engine.changes import ChangeLog
 from kubenexus.scheduler.engine.counts import Counts, PodCounts, Question, kind_of
 from kubenexus.scheduler.engine.domains import Totals
 from kubenexus.scheduler.engine.facts import ImageIndex, NodeFacts
+from kubenexus.scheduler.engine.footprints import CPU, MEMORY, PODS, SCORED_CPU, SCORED_MEMORY, Amounts, Footprints
 from kubenexus.scheduler.engine.labels import LabelIndex, Mask
 from kubenexus.scheduler.engine.objects import Objects
 from kubenexus.scheduler.engine.waiting import Waiting
 
-Amounts = npt.NDArray[np.int64]
-PODS, CPU, MEMORY = "pods", "cpu", "memory"
-# CPU and memory in use as scorers see them: containers that ask for nothing count a little. No node has any to give.
-SCORED_CPU, SCORED_MEMORY = "cpu as scored", "memory as scored"
 _FIRST_SIZE = 64
-_MAX_FOOTPRINTS = 4096
 
 
 @dataclass(slots=True)
@@ -85,7 +81,7 @@ class State:
         self._undo: list[tuple[int, PodView, int]] = []
         self._trials = 0
         self._emptied: set[int] = set()
-        self._footprints: dict[int, tuple[Usage, Amounts]] = {}
+        self._footprints = Footprints(self.row)
         self._grow(_FIRST_SIZE)
         for resource in (PODS, CPU, MEMORY, SCORED_CPU, SCORED_MEMORY):
             self.row(resource)
@@ -367,16 +363,7 @@ class State:
 
     def footprint(self, usage: Usage) -> Amounts:
         """What a pod adds to its node's column. Pods of a template share their usage, and so this."""
-        known = self._footprints.get(id(usage))
-        if known is None:
-            amounts = {**usage.requests, SCORED_CPU: usage.nonzero_cpu, SCORED_MEMORY: usage.nonzero_memory, PODS: 1}
-            rows = [self.row(resource) for resource in amounts]
-            footprint = np.zeros(len(self._rows), dtype=np.int64)
-            footprint[rows] = list(amounts.values())
-            if len(self._footprints) >= _MAX_FOOTPRINTS:
-                self._footprints.clear()
-            known = self._footprints[id(usage)] = usage, footprint  # holding the usage, whose id nobody else gets
-        return known[1]
+        return self._footprints.of(usage, self._rows.__len__)
 
     def validate(self) -> None:
         """Recompute everything from the views; AssertionError where the columns differ. For tests."""

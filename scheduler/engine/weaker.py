@@ -8,8 +8,9 @@ import numpy as np
 
 from kubenexus.common.objects import PodView
 from kubenexus.scheduler.engine.counts import Counts, Question
+from kubenexus.scheduler.engine.footprints import PODS, Amounts
 from kubenexus.scheduler.engine.labels import Mask
-from kubenexus.scheduler.engine.state import PODS, Amounts, State
+from kubenexus.scheduler.engine.state import State
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ import numpy as np
 
 from kubenexus.common.objects import NeedsView, PodView
 from kubenexus.common.objects.requests import ASSUMED_REQUESTS, aggregate, plus, rounded
+from kubenexus.scheduler.engine.footprints import CPU, MEMORY, PODS, SCORED_CPU, SCORED_MEMORY, Amounts
 from kubenexus.scheduler.engine.plugin import At, Code, NodePlugin, Refusal, Scores
-from kubenexus.scheduler.engine.state import CPU, MEMORY, PODS, SCORED_CPU, SCORED_MEMORY, Amounts, State
+from kubenexus.scheduler.engine.state import State
 from kubenexus.scheduler.engine.weaker import Weaker
 from kubenexus.scheduler.plugins.arguments import read_args
 from kubenexus.scheduler.plugins.strategies import CPU_AND_MEMORY, ResourceWeight, ScoringStrategy
