@@ -55,7 +55,7 @@ class Reads:
             raise not_found(kind.resource, name)
         return item
 
-    def page(self, kind: Kind, namespace: str | None, query: Query = Query()) -> Page:  # noqa: B008 (immutable)
+    def page(self, kind: Kind, namespace: str | None, query: Query = Query()) -> Page:
         wanted = Filter(namespace, query.labels, query.fields, kind)
         rv, start = self._position(query)
         try:
@@ -91,7 +91,7 @@ class Reads:
             return expired(_INCONSISTENT, {"continue": _token(-1, start)})
         return expired(f"The resourceVersion for the provided list is too old: {error.asked} ({error.oldest})")
 
-    def watch(self, kind: Kind, namespace: str | None, query: Query = Query()) -> Watch:  # noqa: B008 (immutable)
+    def watch(self, kind: Kind, namespace: str | None, query: Query = Query()) -> Watch:
         """From the version asked for; without one (or with 0), the present state comes first as ADDED events."""
         wanted = Filter(namespace, query.labels, query.fields, kind)
         since = _version(query.version)
