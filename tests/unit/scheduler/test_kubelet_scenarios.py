@@ -117,6 +117,10 @@ SCENARIOS: dict[str, tuple[list[Builder], dict[str, Any]]] = {
         [machine({**SINGLE, v.KUBELET_CPU: "none"}), *FIVE_EACH, wants("a", 6)],
         {"a": [0, 1]},
     ),
+    "memory counts where it is known to be": (
+        [machine({**SINGLE, **MANAGED}), sits(wants("r", "500m", "10Gi"), "1"), wants("a", "500m", "10Gi")],
+        {"a": [0]},
+    ),
     "reserved CPUs, one in each": (
         [machine({**SINGLE, v.KUBELET_RESERVED: "0_8"}).capacity(cpu=14), wants("a", 8), wants("b", 7), wants("c", 7)],
         {"a": f"{REFUSED} (numa 0: 0 of 7 CPUs taken; numa 1: 0 of 7 CPUs taken)", "b": [0], "c": [1]},
