@@ -41,7 +41,7 @@ class Use(NamedTuple):
 class Bind:
     """The pod shall go to this node. The annotations travel with the Binding, in the same write.
 
-    `claims` are reserved for it before; if it cannot be bound, that is taken back.
+    `claims` are reserved for it before.
     """
 
     pod: PodView
@@ -61,7 +61,7 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """The pod will not be bound there, for this reason: its claims are free again. Ends as `Unbound`."""
+    """The pod will not be bound there, for this reason: its claims are free again. Ends as `Undone`."""
 
     bind: Bind
     why: str
@@ -122,6 +122,14 @@ class Unbound:
 
 
 @dataclass(frozen=True, slots=True)
+class Undone:
+    """The pod is certainly not on that node, for this reason, and nothing is left of what was written for it."""
+
+    bind: Bind
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Prepared:
     """It is written; volumes may still take their time."""
 
@@ -143,4 +151,4 @@ class Released:
     release: Release
 
 
-Outcome = Bound | Astray | Unbound | Prepared | Evicted | Released
+Outcome = Bound | Astray | Unbound | Undone | Prepared | Evicted | Released

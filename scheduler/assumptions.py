@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from kubenexus.scheduler.actions import Astray, Bind, Bound, Prepared, Unbound
+from kubenexus.scheduler.actions import Astray, Bind, Bound, Prepared, Unbound, Undone
 from kubenexus.scheduler.engine.objects import Objects
 from kubenexus.scheduler.engine.plugin import Taken
 from kubenexus.scheduler.plugins.dynamic_resources import ClaimDecision
@@ -60,13 +60,20 @@ class Assumptions:
             elif assumed is not None and not waits:
                 self._unsettled[id(assumed.bind)] = assumed.bind, one
 
-    def settle(self, outcome: Bound | Astray | Unbound | Prepared) -> bool:
+    def fail(self, uid: str, *, keep_devices: bool) -> None:
+        """The pod was not bound there. What it took is free again, its devices perhaps not."""
+        assumed = self._pods.pop(uid, None)
+        for one in reversed(assumed.taken if assumed else ()):
+            if not (keep_devices and isinstance(one, ClaimDecision)):
+                one.forget(self._objects)
+
+    def settle(self, outcome: Bound | Astray | Unbound | Undone | Prepared) -> bool:
         """A bind of a pod that is not assumed there has ended. Whether devices are free that it might have taken.
 
         If its claims have them by now, the watch tells, and tells when they are given back.
         """
         _, devices = self._unsettled.pop(id(outcome.bind), (None, None))
-        if devices is None or not isinstance(outcome, Unbound):
+        if devices is None or not isinstance(outcome, Unbound | Undone):
             return False
         devices.forget(self._objects)
         return True

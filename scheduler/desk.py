@@ -33,6 +33,7 @@ from kubenexus.scheduler.actions import (
     Report,
     Unbound,
     Undo,
+    Undone,
 )
 from kubenexus.scheduler.assumptions import Assumptions
 from kubenexus.scheduler.causes import causes, pod_causes
@@ -224,14 +225,19 @@ class Desk:
         elif isinstance(outcome, Prepared):
             self._assumed.wait(bind.pod.uid, now)
             self._check_prepared(now)
-        elif isinstance(outcome, Unbound):
+        elif isinstance(outcome, Undone):
             self._give_up(bind, outcome.why, now)
+        elif isinstance(outcome, Unbound):
+            kept = self.muster.would_keep(bind.pod.uid)
+            if bind.claims and not kept:
+                self._send(Undo(bind, outcome.why))
+            else:
+                self._give_up(bind, outcome.why, now, keep_devices=kept)
 
-    def _give_up(self, bind: Bind, why: str, now: float) -> None:
+    def _give_up(self, bind: Bind, why: str, now: float, *, keep_devices: bool = False) -> None:
         """The pod did not get there: its place is free again, and it is tried once more after a while."""
         pod = _unnoted(bind)
-        self._assumed.forget(pod.uid)
-        self._assumed.settle(Unbound(bind, why))
+        self._assumed.fail(pod.uid, keep_devices=keep_devices)
         self.state.remove(pod.uid)
         text = f"The pod was to be bound, which failed: {why}."
         group = self.muster.roster.group_of(pod.uid)

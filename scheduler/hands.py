@@ -29,11 +29,12 @@ from kubenexus.scheduler.actions import (
     Report,
     Unbound,
     Undo,
+    Undone,
     Use,
 )
 from kubenexus.scheduler.binder import NOT_LEADING, THREADS, Attempt, Pool, binding
 from kubenexus.scheduler.evict import evict
-from kubenexus.scheduler.prepare import prepare, release, undo
+from kubenexus.scheduler.prepare import prepare, release
 from kubenexus.scheduler.report import Reporter
 
 log = logs.get(__name__)
@@ -89,8 +90,8 @@ class Hands:
             if isinstance(action, Prepare):
                 return prepare(self._client, action)
             if isinstance(action, Undo):
-                undo(self._client, action.bind)
-                return Unbound(action.bind, action.why)
+                release(self._client, action.bind.pod, action.bind.claims)
+                return Undone(action.bind, action.why)
             if isinstance(action, Release):
                 for pod, claims in action.claims:
                     release(self._client, pod, [Use(name, given=True) for name in claims])
@@ -114,10 +115,7 @@ class Hands:
         try:
             self._reporter.withdraw(bind.pod.uid)
             attempt = Attempt(self._client, bind, self._may_write, self._pool.stopping.wait)
-            outcome = attempt.run() if error is None else attempt.resume(error)
-            if isinstance(outcome, Unbound) and self._may_write():
-                undo(self._client, bind)
-            return outcome
+            return attempt.run() if error is None else attempt.resume(error)
         except Exception as problem:
             log.exception("binding a pod failed")
             return Unbound(bind, f"{type(problem).__name__}: {problem}")
@@ -161,4 +159,6 @@ class _Binding:
 def _undone(action: Prepare | Undo | Release | Eviction, why: str) -> Outcome:
     if isinstance(action, Release):
         return Released(action)
+    if isinstance(action, Undo):
+        return Undone(action.bind, action.why)
     return Evicted(action, why) if isinstance(action, Eviction) else Unbound(action.bind, why)

@@ -259,6 +259,11 @@ class Muster:
         answer = self._membership.of(pod)
         return answer.reserve if isinstance(answer, Gang) else None
 
+    def would_keep(self, uid: str) -> bool:
+        """Whether a member that has a place keeps it if it cannot be bound, because its gang has begun without it."""
+        group = self.roster.group_of(uid)
+        return group is not None and group.standing.done > 1 and group.standing.short >= 0
+
     def again(self, pod: PodView, bind: Bind, now: float) -> str:
         """A member could not be bound: it is tried again, after a while. Says how its gang stands.
 

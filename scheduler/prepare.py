@@ -2,7 +2,7 @@
 
 A claim that waits for its first consumer is given a volume that exists, or the node for which its class makes one. The
 controllers do the rest; the watch tells when they are done. A claim for devices gets those that were found for it, and
-gives them back if the pod cannot be bound after all. Everything here may be repeated.
+gives them back if the pod will not be bound there after all. Everything here may be repeated.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kubenexus.common import logs
 from kubenexus.common.kube.errors import ApiError, Conflict
 from kubenexus.common.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, RESOURCE_CLAIMS, Resource
 from kubenexus.common.objects import PersistentVolumeClaimView, PodView
-from kubenexus.scheduler.actions import Bind, Prepare, Prepared, Unbound, Use
+from kubenexus.scheduler.actions import Prepare, Prepared, Unbound, Use
 from kubenexus.scheduler.dra import Grant
 
 log = logs.get(__name__)
@@ -52,18 +52,15 @@ def prepare(api: Api, wanted: Prepare) -> Prepared | Unbound:
         for use in wanted.bind.claims:
             _use(api, pod, use.claim, grants.get(use.claim))
     except (ApiError, Taken) as error:
-        undo(api, wanted.bind)
         return Unbound(wanted.bind, str(error))
     return Prepared(wanted.bind)
 
 
-def undo(api: Api, bind: Bind) -> None:
-    """The pod does not use its claims after all. What cannot be taken back stays the pod's, until it is placed anew."""
-    release(api, bind.pod, bind.claims)
-
-
 def release(api: Api, pod: PodView, claims: Iterable[Use]) -> None:
-    """Claims are not for this pod. Devices that were given for its sake are given back, unless others use them."""
+    """Claims are not for this pod. Devices that were given for its sake are given back, unless others use them.
+
+    What cannot be taken back stays the pod's until it is placed anew.
+    """
     for name, given in claims:
         try:
             change = partial(free, pod=pod, devices=given)

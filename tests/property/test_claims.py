@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from kubenexus.common.kube.mirror import Deleted
 from kubenexus.common.objects import PodView
-from kubenexus.scheduler.actions import Bind, Bound, Prepare, Prepared, Release, Released, Unbound
+from kubenexus.scheduler.actions import (
+    Bind,
+    Bound,
+    Prepare,
+    Prepared,
+    Release,
+    Released,
+    Unbound,
+    Undo,
+    Undone,
+)
 from kubenexus.scheduler.plugins.device_survey import Surveys
 from kubenexus.scheduler.world import read
 from tests.devices import claim, resource_slice, user
@@ -27,6 +37,7 @@ class Play:
         self.fleet = Fleet(n=2, m=1, o=3)
         self.pods: dict[str, PodView] = {}
         self.open: list[Any] = []
+        self.counts: dict[str, int] = {}
         self.surveys = Surveys()
         self._number = 0
 
@@ -35,12 +46,13 @@ class Play:
         self._number += 1
         for index in range(max(gang, 1)):
             name = f"p{self._number}-{index}"
+            self.counts[f"{name}-c"] = count
             self.fleet.claim(claim(f"{name}-c", count))
             made = user(name, f"{name}-c")
             self.pods[name] = self.fleet.see(made.gang(f"g{self._number}", gang) if gang else made)
 
     def decide(self) -> None:
-        self.open += [one for one in self.fleet.decide(after=20) if isinstance(one, Bind | Prepare | Release)]
+        self.open += [one for one in self.fleet.decide(after=20) if isinstance(one, Bind | Prepare | Undo | Release)]
 
     def finish(self, well: bool) -> None:
         """What is under way comes to an end, the oldest first."""
@@ -49,6 +61,11 @@ class Play:
         action, desk, now = self.open.pop(0), self.fleet.desk, self.fleet.now
         if isinstance(action, Release):
             desk.finish(Released(action), now)
+        elif isinstance(action, Undo):
+            for use in action.bind.claims:
+                if use.given and f"default/{use.claim}" in desk.state.objects.claims:
+                    self.fleet.claim(claim(use.claim, self.counts[use.claim]))
+            desk.finish(Undone(action.bind, action.why), now)
         elif not well or (isinstance(action, Prepare) and not self._is_there(action)):
             desk.finish(Unbound(action.bind if isinstance(action, Prepare) else action, "no"), now)
         elif isinstance(action, Prepare):
@@ -56,9 +73,9 @@ class Play:
                 status = {"allocation": grant.body, "reservedFor": [{"resource": "pods", "name": "", "uid": "u"}]}
                 self.fleet.claim(claim(grant.claim.name, len(grant.allocation.devices)).set("status", status))
             desk.finish(Prepared(action.bind), now)
-            self.open += [one for one in desk.take() if isinstance(one, Bind)]
         else:
             desk.finish(Bound(action), now)
+        self.open += [one for one in desk.take() if isinstance(one, Bind | Undo)]
 
     def _is_there(self, action: Prepare) -> bool:
         """Whether the server still has the claims that are to be written."""

@@ -9,7 +9,7 @@ import pytest
 from kubenexus.common.kube.mirror import Added, Deleted, Updated
 from kubenexus.common.objects import PodView
 from kubenexus.common.vocabulary import DRA_DRIVER
-from kubenexus.scheduler.actions import Bind, Prepare, Prepared, Release, Released, Unbound, Undo, Use
+from kubenexus.scheduler.actions import Bind, Prepare, Prepared, Release, Released, Unbound, Undo, Undone, Use
 from kubenexus.scheduler.assumptions import PREPARE_SECONDS
 from kubenexus.scheduler.world import read
 from tests.builders import Builder, PodBuilder, node
@@ -125,9 +125,27 @@ def test_devices_are_free_again_when_the_pod_cannot_be_bound() -> None:
     fleet.users("a")
     [prepare] = fleet.decide()
     fleet.desk.finish(Unbound(prepare.bind, "somebody else was faster"), fleet.now)
+    [undo] = fleet.desk.take()
+    assert undo == Undo(prepare.bind, "somebody else was faster")
+    assert fleet.in_use() == {"n/gpu-0"}, "as long as the server says so"
+    fleet.desk.finish(Undone(undo.bind, undo.why), fleet.now)
     assert fleet.in_use() == set()
-    fleet.desk.take()
+    assert "somebody else was faster" in told(fleet.desk.take())["a"]
     assert granted(fleet.decide(after=2)) == {"a-c": ["n/gpu-0"]}
+
+
+def test_a_member_that_cannot_be_bound_keeps_its_devices_while_its_gang_runs_without_it() -> None:
+    fleet = Fleet(n=2)
+    fleet.users("w-0", "w-1", gang=2)
+    first, second = fleet.decide()
+    fleet.claim(written(first, to="w-0"))
+    fleet.desk.finish(Prepared(first.bind), fleet.now)
+    fleet.desk.finish(Unbound(second.bind, "no"), fleet.now)
+    fleet.users("other")
+    assert granted(fleet.decide()) == {}, "there is no device for others"
+    [again] = [one for one in fleet.decide(after=2) if isinstance(one, Prepare)]
+    assert (again.bind.pod.name, again.bind.node) == ("w-1", "n")
+    assert granted([again]) == granted([second])
 
 
 @pytest.mark.parametrize("arrives", [True, False])
@@ -221,7 +239,7 @@ def test_devices_that_are_never_prepared_are_given_back() -> None:
     assert isinstance(undo, Undo)
     assert "not ready after 600 seconds" in undo.why
     fleet.claim(claim("a-c"))
-    fleet.desk.finish(Unbound(undo.bind, undo.why), fleet.now)
+    fleet.desk.finish(Undone(undo.bind, undo.why), fleet.now)
     assert fleet.in_use() == set()
 
 
