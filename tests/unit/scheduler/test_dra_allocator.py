@@ -280,7 +280,7 @@ EXPLAINED: dict[str, tuple[ClaimBuilder, str]] = {
     ),
     "together": (
         claim("a").request("r", count=2).request("s", count=2),
-        "each request could be satisfied alone, but not all of them together, or not within their constraints",
+        "each request could be satisfied alone, but not all together, or not within their constraints",
     ),
 }
 
