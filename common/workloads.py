@@ -31,6 +31,7 @@ class _Sign(NamedTuple):
     values: frozenset[str] = frozenset()
 
 
+TYPES: Final = frozenset(WorkloadType)
 _COMPONENT: Final = "app.kubernetes.io/component"
 
 _OPERATORS: Final = (
@@ -69,7 +70,7 @@ def classify(pod: PodFacts, gang: Resolution, gpus: int) -> Workload | None:
 
 def _said(pod: PodFacts) -> Workload | None:
     text = pod.text(v.WORKLOAD_TYPE)
-    return Workload(WorkloadType(text), "it says so") if text in set(WorkloadType) else None
+    return Workload(WorkloadType(text), "it says so") if text in TYPES else None
 
 
 def _signed(pod: PodFacts, signs: Iterable[_Sign]) -> Workload | None:

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from kubenexus.common import vocabulary as v
 from kubenexus.common.gangs import Gang, marks
+from kubenexus.common.workloads import TYPES
 from kubenexus.webhook.cluster import NamespaceFacts
 from kubenexus.webhook.subject import DEFAULT_SCHEDULERS, Subject, known_policy, mapping
 
@@ -104,7 +105,7 @@ def _workload_type(pod: Subject, namespace: NamespaceFacts, warnings: list[str])
     if pod.facts.text(v.WORKLOAD_TYPE) is not None:
         return None
     text = namespace.annotations.get(v.DEFAULT_WORKLOAD_TYPE)
-    if text in set(v.WorkloadType):
+    if text in TYPES:
         return Step("workload-type", {(*LABELS, v.WORKLOAD_TYPE): text}, f"default of namespace {namespace.name}")
     if text is not None:
         warnings.append(_unknown_default(namespace, v.DEFAULT_WORKLOAD_TYPE))

@@ -71,7 +71,10 @@ class Subject:
 
     @cached_property
     def requests(self) -> Mapping[str, Fraction]:
-        """What it asks for; a limit without a request is one."""
+        """What it asks for; a limit without a request is one. An API server has written that down already."""
+        demands = [one.demand for one in self.resources.containers]
+        if self.resources.pod_level is None and all(one.limits.keys() <= one.requests.keys() for one in demands):
+            return self.resources.requests()
         return {**self.resources.limits(), **self.resources.requests()}
 
     @cached_property

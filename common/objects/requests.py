@@ -171,7 +171,7 @@ def aggregate(demands: Iterable[tuple[Role, Amounts]]) -> Amounts:
             peak = most(peak, sidecars)
         elif role is Role.INIT:
             peak = most(peak, plus(sidecars, amounts))
-    return most(running, peak)
+    return most(running, peak) if peak else running
 
 
 def plus(*terms: Amounts) -> Amounts:
