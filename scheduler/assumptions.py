@@ -32,6 +32,8 @@ class Assumptions:
         self._pods: dict[str, Assumed] = {}
         self._deadlines: dict[str, float] = {}
         """of pods whose volumes or devices are waited for"""
+        self._kept: dict[str, tuple[ClaimDecision, ...]] = {}
+        """of pods that could not be bound, and keep their devices for the next time"""
         self._unsettled: dict[int, tuple[Bind, ClaimDecision]] = {}
         """by the identity of a bind that is on its way, though its pod went: devices that claims may get"""
 
@@ -48,11 +50,19 @@ class Assumptions:
 
     def confirm(self, uid: str) -> None:
         """The watch tells that the pod is there."""
+        for kept in self.kept(uid):  # somebody else has bound it
+            kept.forget(self._objects)
         self._pods.pop(uid, None)
         self._deadlines.pop(uid, None)
 
+    def kept(self, uid: str) -> tuple[ClaimDecision, ...]:
+        """What a pod kept that could not be bound, each once: it is the pod's again, or nobody's."""
+        return self._kept.pop(uid, ())
+
     def forget(self, uid: str) -> None:
         """The pod is not placed any more. Devices that its claims may get just now stay taken until one knows."""
+        for kept in self.kept(uid):
+            kept.forget(self._objects)
         assumed, waits = self._pods.pop(uid, None), self._deadlines.pop(uid, None) is not None
         for one in reversed(assumed.taken if assumed else ()):
             if not isinstance(one, ClaimDecision):
@@ -64,7 +74,9 @@ class Assumptions:
         """The pod was not bound there. What it took is free again, its devices perhaps not."""
         assumed = self._pods.pop(uid, None)
         for one in reversed(assumed.taken if assumed else ()):
-            if not (keep_devices and isinstance(one, ClaimDecision)):
+            if keep_devices and isinstance(one, ClaimDecision):
+                self._kept[uid] = (one, *self._kept.get(uid, ()))
+            else:
                 one.forget(self._objects)
 
     def settle(self, outcome: Bound | Astray | Unbound | Undone | Prepared) -> bool:

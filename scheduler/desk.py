@@ -317,10 +317,11 @@ class Desk:
 
     def _assume(self, place: Place, now: float) -> None:
         pod = place.pod
-        volumes = next((one for one in place.taken if isinstance(one, VolumeDecision)), None)
-        devices = next((one for one in place.taken if isinstance(one, ClaimDecision)), ClaimDecision())
+        taken = (*place.taken, *self._assumed.kept(pod.uid))
+        volumes = next((one for one in taken if isinstance(one, VolumeDecision)), None)
+        devices = [one for one in taken if isinstance(one, ClaimDecision)]
         bind = Bind(pod, place.node, place.annotations, uses(pod, devices, self.state.objects))
-        self._assumed.add(bind, place.taken)
+        self._assumed.add(bind, taken)
         self.muster.placed(pod, now)
         grants = unwritten(bind, self.state.objects)
         self._send(Prepare(bind, volumes, grants) if volumes is not None or bind.claims else bind)
@@ -344,6 +345,9 @@ class Desk:
 
     def _release(self, unit: str, pods: Iterable[PodView]) -> bool:
         """Whether claims of pods that were refused give devices back; the pods are tried again when that is done."""
+        pods = list(pods)
+        for kept in (kept for pod in pods for kept in self._assumed.kept(pod.uid)):
+            kept.forget(self.state.objects)
         found = ((pod, useless(pod, self.state.objects)) for pod in pods)
         claims = tuple((pod, names) for pod, names in found if names)
         if claims:

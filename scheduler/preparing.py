@@ -5,6 +5,7 @@ Pure.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum, auto
 
 from kubenexus.common.objects import PersistentVolumeClaimView, PodView
@@ -21,9 +22,9 @@ class Ready(Enum):
     NOT_YET = auto()
 
 
-def uses(pod: PodView, devices: ClaimDecision, objects: Objects) -> tuple[Use, ...]:
+def uses(pod: PodView, devices: Iterable[ClaimDecision], objects: Objects) -> tuple[Use, ...]:
     """The pod's claims that do not say yet that it uses them."""
-    given = {one.grant.claim.name for one in devices.grants}
+    given = {one.grant.claim.name for decision in devices for one in decision.grants}
     open_ = (claim for claim in objects.claims.of(pod) if all(one.uid != pod.uid for one in claim.reserved_for))
     return tuple(Use(claim.name, claim.name in given) for claim in open_)
 

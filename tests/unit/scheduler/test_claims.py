@@ -146,6 +146,31 @@ def test_a_member_that_cannot_be_bound_keeps_its_devices_while_its_gang_runs_wit
     [again] = [one for one in fleet.decide(after=2) if isinstance(one, Prepare)]
     assert (again.bind.pod.name, again.bind.node) == ("w-1", "n")
     assert granted([again]) == granted([second])
+    assert again.bind.claims == (Use("w-1-c", given=True),)
+
+
+def test_devices_that_a_member_kept_go_with_it() -> None:
+    fleet = Fleet(n=2)
+    waiting, _ = fleet.users("w-0", "w-1", gang=2)
+    first, second = fleet.decide()
+    assert first.bind.pod.uid == waiting.uid
+    fleet.desk.finish(Unbound(first.bind, "no"), fleet.now)
+    assert len(fleet.in_use()) == 2
+    fleet.gone(waiting)
+    assert fleet.in_use() == {f"n/{device.device}" for device in second.grants[0].allocation.devices}
+
+
+def test_a_gang_of_which_nobody_could_be_bound_holds_no_device_once_it_is_refused() -> None:
+    fleet = Fleet(n=2)
+    fleet.users("w-0", "w-1", gang=2)
+    for prepare in fleet.decide():
+        fleet.desk.finish(Unbound(prepare.bind, "no"), fleet.now)
+    for undo in fleet.desk.take():
+        if isinstance(undo, Undo):
+            fleet.desk.finish(Undone(undo.bind, undo.why), fleet.now)
+    fleet.see(PodBuilder("full", "default").uid("full").cpu(8).node("n"))
+    assert "room for 0" in told(fleet.decide(after=20))["w-0"]
+    assert fleet.in_use() == set()
 
 
 @pytest.mark.parametrize("arrives", [True, False])
