@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kubenexus.common.cel import CelError, CelRuntimeError, compile_selector
 from kubenexus.common.objects.reading import Amounts
@@ -16,6 +16,7 @@ Matches = Callable[[str, Device], bool]
 
 # Of each device; thousands of them are kept.
 _MOST_KNOWN: Final = 64
+_UNASKED: Final[Any] = object()
 _EFFECTS: Final = frozenset(("NoSchedule", "NoExecute"))
 
 
@@ -42,13 +43,11 @@ class Fault(NamedTuple):
 
 def suit(option: Option, device: Device, matches: Matches) -> Suit | Fault | None:
     """How a device suits an option of a request; None if it is not meant."""
-    try:
-        return device.known[option]  # type: ignore[no-any-return]
-    except KeyError:
-        pass
-    if len(device.known) >= _MOST_KNOWN:
-        device.known.clear()
-    found = device.known[option] = _suit(option, device, matches)
+    found: Suit | Fault | None = device.known.get(option, _UNASKED)
+    if found is _UNASKED:
+        if len(device.known) >= _MOST_KNOWN:
+            device.known.clear()
+        found = device.known[option] = _suit(option, device, matches)
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import combinations
 
 from hypothesis import HealthCheck, given, settings
@@ -16,7 +15,6 @@ from kubenexus.common.config import SchedulerConfiguration
 from kubenexus.common.objects import NodeView, PodView, project_node, project_pod
 from kubenexus.common.topology import Gpu, Health, NodeTopology, NumaNode, link_row
 from kubenexus.common.vocabulary import NumaPolicy
-from kubenexus.common.wire.kubelet import OPTIONS, CpuPolicy, MemoryPolicy, TopologyPolicy, TopologyScope
 from kubenexus.scheduler.devices.ask import Ask, read_ask
 from kubenexus.scheduler.devices.fit import Fit, fit
 from kubenexus.scheduler.devices.links import bits, mask_of
@@ -29,7 +27,6 @@ from kubenexus.scheduler.engine.nominated import Nominations
 from kubenexus.scheduler.engine.state import State
 from kubenexus.scheduler.profiles import build_cycles
 from tests.builders import PodBuilder, node, pod
-from tests.kubelet import SINGLE, Admission, admits
 
 GIB = 1 << 30
 POLICIES = [policy.value for policy in NumaPolicy]
@@ -316,106 +313,3 @@ def test_counting_does_not_depend_on_the_order(data: st.DataObject, topology: No
     cpus = sum(zone.room[0] for zone in machine.zones)
     free = sum(left[0] for left in one.free)
     assert free >= cpus - shared[0] - sum(r.amounts[0] for r in found)
-
-
-@settings(max_examples=150, deadline=None)
-@given(data=st.data(), topology=topologies())
-def test_a_kubelet_takes_what_we_chose(data: st.DataObject, topology: NodeTopology) -> None:
-    """One with the policy single-numa-node does not refuse a Guaranteed pod that was placed by single-numa."""
-    machine = machine_of(topology, {})
-    count = data.draw(st.integers(0, 4))
-    there = [data.draw(residents(machine, f"r{number}")) for number in range(count)]
-    taken = occupy(machine, there, (data.draw(st.integers(0, 3000)), 0, 0, 0), whole_gpus=True)
-    asking = pod("p").guaranteed(data.draw(st.integers(1, 5)), "1Gi").annotation(v.NUMA_POLICY, "single-numa")
-    ask = read_ask(project_pod(asking.gpu(data.draw(st.integers(0, 2))).build()), v.GPU_RESOURCES)
-    assert isinstance(ask, Ask)
-    if isinstance(fit(machine, taken, ask), Fit):
-        assert admits(machine, taken, ask, SINGLE)
-
-
-@st.composite
-def refusing_kubelets(draw: st.DrawFn) -> wire.KubeletSettings:
-    return wire.KubeletSettings(
-        draw(st.sampled_from([TopologyPolicy.RESTRICTED, TopologyPolicy.SINGLE_NUMA_NODE])),
-        draw(st.sampled_from(TopologyScope)),
-        draw(st.sampled_from(CpuPolicy)),
-        draw(st.sampled_from(MemoryPolicy)),
-        draw(st.sampled_from([frozenset[str]()] * 3 + [OPTIONS])),
-    )
-
-
-@st.composite
-def pods_for_kubelets(draw: st.DrawFn, name: str = "p") -> PodBuilder:
-    """A pod that a kubelet gives something to, most often."""
-    built = pod(name).uid(name)
-    cpu, memory = draw(st.sampled_from(["1", "2", "4", "7", "1500m"])), draw(st.integers(1, 5))
-    if draw(st.integers(0, 3)):
-        built.guaranteed(cpu, f"{memory}Gi")
-    if gpus := draw(st.sampled_from([0, 0, 1, 2, 3])):
-        built.gpu(gpus)
-    policy = draw(st.sampled_from([None, "none", "none", "restricted", "single-numa", "isolated"]))
-    return built.annotation(v.NUMA_POLICY, policy) if policy else built
-
-
-@st.composite
-def pods_of_containers(draw: st.DrawFn) -> PodBuilder:
-    """A pod of one to three containers, Guaranteed or not, some of them init containers or sidecars."""
-    built = draw(pods_for_kubelets())
-    spec = built.part("spec")
-    for number in range(draw(st.integers(0, 2))):
-        amounts: dict[str, str] = {"cpu": draw(st.sampled_from(["1", "2", "4", "500m"])), "memory": "2Gi"}
-        if draw(st.booleans()):
-            amounts["nvidia.com/gpu"] = "1"
-        role = draw(st.sampled_from(["containers", "initContainers", "sidecar"]))
-        more: dict[str, object] = {"name": f"c{number}", "resources": {"requests": amounts, "limits": amounts}}
-        more |= {"restartPolicy": "Always"} if role == "sidecar" else {}
-        spec.setdefault("initContainers" if role == "sidecar" else role, []).append(more)
-    return built
-
-
-def ask_of(built: PodBuilder) -> Ask | None:
-    found = read_ask(project_pod(built.build()), v.GPU_RESOURCES, kubelets=True)
-    return found if isinstance(found, Ask) else None
-
-
-@settings(max_examples=400, deadline=None)
-@given(data=st.data(), topology=topologies(2), told=refusing_kubelets(), built=pods_of_containers())
-def test_what_we_place_a_kubelet_admits(
-    data: st.DataObject, topology: NodeTopology, told: wire.KubeletSettings, built: PodBuilder
-) -> None:
-    """Whatever the pod's policy. The converse holds, too: nothing is refused in vain."""
-    machine = machine_of(replace(topology, threads_per_core=2), {}, told)
-    count = data.draw(st.integers(0, 4))
-    there = [data.draw(residents(machine, f"r{number}")) for number in range(count)]
-    taken = occupy(machine, there, (data.draw(st.integers(0, 3000)), 0, 0, 0), whole_gpus=True)
-    ask = ask_of(built)
-    if ask is None or machine.kubelet is None:
-        return
-    found, admitted = fit(machine, taken, ask), Admission(machine, taken).admits(ask)
-    if isinstance(found, Fit):
-        assert admitted is not None
-        chosen = frozenset[int]().union(*(numa for numa in admitted if numa is not None))
-        assert chosen <= set(machine.positions(found.numa))
-        if chosen and ask.policy is not NumaPolicy.RESTRICTED:
-            assert chosen == set(machine.positions(found.numa))
-    elif found.kubelet and not found.elsewhere:
-        assert admitted is None
-
-
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-@given(data=st.data(), topology=topologies(2), told=refusing_kubelets())
-def test_pods_placed_one_after_another_are_all_admitted(
-    data: st.DataObject, topology: NodeTopology, told: wire.KubeletSettings
-) -> None:
-    """By a kubelet that keeps its own books: ours follow them without a word from it."""
-    labels = wire.encode_kubelet(told._replace(policy=TopologyPolicy.SINGLE_NUMA_NODE, options=frozenset()))
-    view = node_view("n", topology, labels=labels)
-    cycle = cycle_on(view)
-    machine = cycle.state.devices.spot(0).machine
-    kubelet = Admission(machine, occupy(machine, (), (0, 0, 0, 0), whole_gpus=True))
-    for number in range(data.draw(st.integers(1, 12))):
-        one = project_pod(data.draw(pods_for_kubelets(f"p{number}")).build())
-        ask = read_ask(one, v.GPU_RESOURCES, kubelets=True)
-        if isinstance(cycle.decide(one), Place) and isinstance(ask, Ask):
-            assert kubelet.admits(ask) is not None
-    cycle.state.validate()
