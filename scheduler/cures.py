@@ -81,12 +81,14 @@ def _devices(park: Park, state: State) -> Iterator[str]:
     ask = state.allocator.ask(wanting) if wanting and _nodes(park, "DynamicResources") else None
     if not isinstance(ask, Ask):
         return
-    lacks = {name: state.allocator.lack(ask, name, labels) for name, labels in _labels(state)}
-    if all(lacks.values()):
-        first = min(lacks, key=lambda name: (lacks[name].endswith(NONE_AT_ALL), name), default="")
-        yield f"No node could satisfy its claims even if nothing were in use: on {first} {lacks[first]}."
-    else:
-        yield "Devices of that kind are in use: the pod is placed when others give them back."
+    lacks = dict[str, str]()
+    for name, labels in _labels(state):
+        lacks[name] = state.allocator.lack(ask, name, labels)
+        if not lacks[name]:
+            yield "Devices of that kind are in use: the pod is placed when others give them back."
+            return
+    first = min(lacks, key=lambda name: (lacks[name].endswith(NONE_AT_ALL), name))
+    yield f"No node could satisfy its claims even if nothing were in use: on {first} {lacks[first]}."
 
 
 def _labels(state: State) -> Iterator[tuple[str, Labels]]:

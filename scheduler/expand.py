@@ -229,11 +229,11 @@ def _pod(pod: Obj) -> list[Obj]:
 
 def _with_devices(pod: Obj, templates: Mapping[tuple[str, str], Obj]) -> list[Obj]:
     """A pod itself, after the claims for devices that are made for it, of which it is told. It may be malformed."""
-    meta, spec = Fields(pod, []).child("metadata"), Fields(pod, []).child("spec")
+    meta, spec, status = (Fields(pod, []).child(key) for key in ("metadata", "spec", "status"))
     namespace = meta.text("namespace") or "default"
     named = ((one.text("name"), one.text("resourceClaimTemplateName")) for one in spec.children("resourceClaims"))
     found = [(name, templates.get((namespace, template))) for name, template in named if template]
-    if not found or Fields(pod, []).child("status").items("resourceClaimStatuses"):
+    if not found or not meta.text("name") or status.items("resourceClaimStatuses"):
         return [pod]
     claims, told = [], []
     for name, template in found:
@@ -244,7 +244,7 @@ def _with_devices(pod: Obj, templates: Mapping[tuple[str, str], Obj]) -> list[Ob
             own = {**model.child("metadata").raw, **owned}
             claims.append({**_DEVICES, "metadata": own, "spec": model.child("spec").raw})
             told.append({"name": name, "resourceClaimName": made})
-    return [*claims, {**pod, "status": {**(pod.get("status") or {}), "resourceClaimStatuses": told}}]
+    return [*claims, {**pod, "status": {**status.raw, "resourceClaimStatuses": told}}]
 
 
 def _identity(obj: Obj) -> tuple[str, str]:

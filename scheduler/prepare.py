@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from kubenexus.common import logs
-from kubenexus.common.kube.errors import ApiError, Conflict
+from kubenexus.common.kube.errors import ApiError, Conflict, NotFound
 from kubenexus.common.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, RESOURCE_CLAIMS, Resource
 from kubenexus.common.objects import PersistentVolumeClaimView, PodView
 from kubenexus.scheduler.actions import Prepare, Prepared, Unbound, Use
@@ -65,6 +65,8 @@ def release(api: Api, pod: PodView, claims: Iterable[Use]) -> None:
         try:
             change = partial(free, pod=pod, devices=given)
             _change(api, RESOURCE_CLAIMS, pod.namespace, name, change, "status")
+        except NotFound:
+            continue  # a claim that is gone is nobody's
         except ApiError as error:
             log.warning("a claim could not be taken back from a pod", pod=pod.key, claim=name, error=error)
 

@@ -23,10 +23,10 @@ class Ready(Enum):
 
 
 def uses(pod: PodView, devices: Iterable[ClaimDecision], objects: Objects) -> tuple[Use, ...]:
-    """The pod's claims that do not say yet that it uses them."""
+    """The pod's claims, also those that are reserved for it by what is known: the server may have other news by now."""
     given = {one.grant.claim.name for decision in devices for one in decision.grants}
-    open_ = (claim for claim in objects.claims.of(pod) if all(one.uid != pod.uid for one in claim.reserved_for))
-    return tuple(Use(claim.name, claim.name in given) for claim in open_)
+    own = {claim.name for claim in objects.claims.of(pod) if [one.uid for one in claim.reserved_for] == [pod.uid]}
+    return tuple(Use(claim.name, claim.name in given | own) for claim in objects.claims.of(pod))
 
 
 def unwritten(bind: Bind, objects: Objects) -> tuple[Grant, ...]:

@@ -109,11 +109,15 @@ class Simulation:
         self._muster.waits(pod, 0.0)
 
     def leave(self, uid: str) -> None:
-        """A pod that had a node is gone, and devices that its claims got here are free."""
+        """A pod that had a node is gone, and devices that its claims got here are free, unless others use them."""
         self.world.state.remove(uid)
         self._muster.gone(uid, 0.0)
         for one in self._devices.pop(uid, ()):
-            one.forget(self.world.state.objects)
+            heir = next((pod.uid for pod, _ in self.world.state.pods() if one.is_used_by(pod)), None)
+            if heir is None:
+                one.forget(self.world.state.objects)
+            else:
+                self._devices[heir] = (*self._devices.get(heir, ()), one)
 
     def attempt(self, pod: PodView) -> list[Entry]:
         """Try to place a pod now, or its whole gang. Pods that have to make room for it leave at once."""

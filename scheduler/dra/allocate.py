@@ -77,7 +77,14 @@ class Allocator:
     def lack(self, ask: Ask, node: str, labels: Mapping[str, str]) -> str:
         """What a node would lack even if nothing were in use, in such a sentence; empty if nothing."""
         reachable = self.inventory.reachable(node, labels)
-        return reachable.problem or shortage(ask, reachable, InUse(), self._matches)
+        if reachable.problem or not reachable.alike:
+            return reachable.problem or shortage(ask, reachable, InUse(), self._matches)
+        faces = tuple(self._faces(ask, reachable))
+        if faces not in ask.lacks:
+            if len(ask.lacks) >= _MOST_OUTCOMES:
+                ask.lacks.clear()
+            ask.lacks[faces] = shortage(ask, reachable, InUse(), self._matches)
+        return ask.lacks[faces]
 
     def grants(
         self, claims: Sequence[ResourceClaimView], found: Found, node: str, share_ids: ShareIds
@@ -101,11 +108,15 @@ class Allocator:
 
     def _look(self, ask: Ask, reachable: Reachable) -> tuple[int, ...]:
         """All that a search could tell of the node: nodes that look the same have the same outcome."""
-        taken, devices = self.in_use.taken, reachable.devices
-        faces: list[Any] = [device.known.get(ask) for device in devices]
+        taken, faces = self.in_use.taken, self._faces(ask, reachable)
+        pairs = zip(reachable.devices, faces, strict=True)
+        return tuple([~number if one.id in taken else number for one, number in pairs])
+
+    def _faces(self, ask: Ask, reachable: Reachable) -> list[Any]:
+        faces: list[Any] = [device.known.get(ask) for device in reachable.devices]
         if None in faces:
-            faces = [face(ask, device, self._matches) for device in devices]
-        return tuple([~number if one.id in taken else number for one, number in zip(devices, faces, strict=True)])
+            faces = [face(ask, device, self._matches) for device in reachable.devices]
+        return faces
 
     def _search(self, ask: Ask, reachable: Reachable) -> tuple[Place, ...] | NoDevices:
         return Search(ask, reachable, self.in_use, self._matches, self._budget).run()

@@ -66,6 +66,8 @@ class Ask:
     """numbers of devices that look alike, see `suits.face`"""
     outcomes: dict[tuple[int, ...], tuple[Place, ...] | NoDevices] = field(default_factory=dict)
     """what was found on nodes, by the faces of their devices"""
+    lacks: dict[tuple[int, ...], str] = field(default_factory=dict)
+    """what nodes would lack even if nothing were in use, likewise"""
 
 
 def ask_key(claims: Sequence[ResourceClaimView], classes: Mapping[str, DeviceClassView]) -> Hashable:

@@ -72,6 +72,11 @@ class ClaimDecision:
     def annotations(self) -> Mapping[str, str]:
         return {}
 
+    def is_used_by(self, pod: PodView) -> bool:
+        """Whether a pod uses one of the claims."""
+        names = {f"{pod.namespace}/{one.claim}" for one in pod.resource_claims}
+        return any(one.grant.claim.key in names for one in self.grants)
+
     def assume(self, objects: Objects) -> None:
         for one in self.grants:
             objects.claims.grant(one.grant.claim.key, one)

@@ -63,8 +63,8 @@ class Claimants(Crowd):
         assert not [device for device, count in given.items() if count > 1], "a device was given twice"
         by_pod = {claim["metadata"]["ownerReferences"][0]["uid"]: claim for claim in claims}
         for obj in self.box.registry.list(PODS, "default"):
-            claim, node = by_pod[obj["metadata"]["uid"]], obj["spec"].get("nodeName")
-            if node:
+            if node := obj["spec"].get("nodeName"):  # the claim of one that waits may not be there yet
+                claim = by_pod[obj["metadata"]["uid"]]
                 assert {device.partition("/")[0] for device in devices_of(claim)} == {node}
                 assert [one["uid"] for one in claim["status"]["reservedFor"]] == [obj["metadata"]["uid"]]
 

@@ -9,11 +9,12 @@ import pytest
 from kubenexus.common.kube.mirror import Added, Deleted, Updated
 from kubenexus.common.objects import PodView
 from kubenexus.common.vocabulary import DRA_DRIVER
-from kubenexus.scheduler.actions import Bind, Prepare, Prepared, Release, Released, Unbound, Undo, Undone, Use
+from kubenexus.scheduler.actions import Prepare, Prepared, Release, Released, Unbound, Undo, Undone, Use
 from kubenexus.scheduler.assumptions import PREPARE_SECONDS
+from kubenexus.scheduler.simulation import Simulation
 from kubenexus.scheduler.world import read
 from tests.builders import Builder, PodBuilder, node
-from tests.devices import CLASS, DRIVER, claim, device_class, resource_slice, user
+from tests.devices import CLASS, DRIVER, claim, claim_template, device_class, from_template, resource_slice, user
 from tests.office import Office, told
 
 Obj = dict[str, Any]
@@ -228,9 +229,10 @@ def test_a_pod_with_room_where_its_devices_are_keeps_them() -> None:
     later = Fleet(n=1, m=1)
     later.claim(written(prepare))
     later.see(user("a", "a-c"))
-    [bind] = later.decide()
-    assert isinstance(bind, Bind)
-    assert (bind.node, bind.claims) == (prepare.bind.node, ())
+    [again] = later.decide()
+    assert isinstance(again, Prepare), "it may have been taken back since: the server is asked"
+    assert (again.bind.node, again.bind.claims) == (prepare.bind.node, (Use("a-c", given=True),))
+    assert again.grants == ()
 
 
 def prepared_by_driver(fleet: Fleet) -> Prepare:
@@ -287,3 +289,39 @@ def test_devices_that_only_describe_a_machine_are_for_nobody() -> None:
     fleet.tell("ResourceSlice", "n-topology", resource_slice("n", 2, driver=ours))
     fleet.users("a")
     assert granted(fleet.decide()) == {}
+
+
+# --- Offline ----------------------------------------------------------------------------------------------------------
+
+
+def world(*pods: PodBuilder | Obj, count: int = 1) -> Simulation:
+    """A node with so many devices, a template `one` and a claim `shared`, and these pods."""
+    room = node("n").capacity(cpu=8, memory="32Gi").build()
+    objects = [room, device_class(), resource_slice("n", count), claim_template("one", 1), claim("shared").build()]
+    return Simulation([*objects, *(one.build() if isinstance(one, Builder) else one for one in pods)])
+
+
+def made_for(name: str) -> PodBuilder:
+    return user(name).set("spec.resourceClaims", from_template("one"))
+
+
+def test_claims_are_made_from_templates() -> None:
+    found = world(made_for("a"), made_for("b")).run()
+    assert [one["pod"] for one in found["placements"]] == ["default/a"]
+    assert "cannot allocate all claims" in found["pending"][0]["reason"]
+
+
+@pytest.mark.parametrize("odd", [{"status": []}, {"status": "x"}, {"spec": {"resourceClaims": [7, {"name": 7}]}}])
+def test_odd_pods_are_read_as_far_as_possible(odd: Obj) -> None:
+    raw = made_for("a").build()
+    parts = {key: {**raw[key], **part} if isinstance(part, dict) else part for key, part in odd.items()}
+    assert len(world({**raw, **parts}).pending) == 1
+
+
+def test_devices_go_with_the_last_pod_that_uses_them() -> None:
+    play = world(user("a", "shared"), user("b", "shared"), made_for("c"))
+    play.run()
+    in_use = play.world.state.objects.claims.in_use
+    for name, left in (("a", 1), ("b", 0)):
+        play.leave(f"uid-{name}")
+        assert len(in_use.taken) == left
