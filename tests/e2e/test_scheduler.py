@@ -79,7 +79,9 @@ def selector(app: str) -> Obj:
 
 def test_workloads_run(cluster: Cluster) -> None:
     client = cluster.client
-    client.create(DEPLOYMENTS, workload(cluster, "web", {"replicas": 6, "selector": selector("web")}))
+    client.create(DEPLOYMENTS, workload(cluster, "web", {"replicas": 1, "selector": selector("web")}))
+    nodes_of(cluster, "web", 1)  # a pod that is seen before its ReplicaSet is not spread, here as by kube-scheduler
+    client.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 6}}, cluster.namespace, kind=PatchType.MERGE)
     client.create(JOBS, workload(cluster, "sum", {"parallelism": 2, "completions": 4}, restartPolicy="Never"))
     assert len(set(nodes_of(cluster, "web", 6))) == 6, "the defaults spread the pods of a Deployment"
 
