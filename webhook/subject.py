@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 from math import ceil
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from kubenexus.common.objects import Fields, PodResources
 from kubenexus.common.objects.requests import read_resources
 from kubenexus.common.workloads import Workload, classify
 from kubenexus.webhook.cluster import Cluster, NamespaceFacts
+from kubenexus.webhook.once import once
 
 Obj = dict[str, Any]
 
@@ -51,7 +51,7 @@ class Subject:
 
     # --- Its namespace
 
-    @cached_property
+    @once
     def namespace(self) -> NamespaceFacts | None:
         """None while it is not known."""
         return self.cluster.namespace(self.facts.namespace)
@@ -65,11 +65,11 @@ class Subject:
 
     # --- What it asks for
 
-    @cached_property
+    @once
     def resources(self) -> PodResources:
         return read_resources(Fields(self.pod, []).child("spec"), Fields({}, []))
 
-    @cached_property
+    @once
     def requests(self) -> Mapping[str, Fraction]:
         """What it asks for; a limit without a request is one. An API server has written that down already."""
         demands = [one.demand for one in self.resources.containers]
@@ -77,11 +77,11 @@ class Subject:
             return self.resources.requests()
         return {**self.resources.limits(), **self.resources.requests()}
 
-    @cached_property
+    @once
     def gpu_resources(self) -> tuple[str, ...]:
         return tuple(name for name in v.GPU_RESOURCES if self.requests.get(name))
 
-    @cached_property
+    @once
     def gpus(self) -> int:
         return sum(ceil(self.requests[name]) for name in self.gpu_resources)
 
@@ -94,11 +94,11 @@ class Subject:
 
     # --- Whom it belongs to
 
-    @cached_property
+    @once
     def gang(self) -> Resolution:
         return resolve(self.facts, self.cluster.owners)
 
-    @cached_property
+    @once
     def declared(self) -> tuple[Gang, ...]:
         """The gangs that it declares itself, the one that counts first."""
         return tuple(declarations(self.facts, self.cluster.owners))
