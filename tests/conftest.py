@@ -6,6 +6,7 @@ xdist workers share.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -15,7 +16,8 @@ from tests import servers
 from tests.servers import Server
 
 # How long an example takes says more about what else the machine does than about the code; a hang meets pytest's limit.
-settings.register_profile("kubenexus", deadline=None)
+# In CI the examples are the same each time, so that a change is judged by what it changed; everywhere else they are new.
+settings.register_profile("kubenexus", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("kubenexus")
 
 
