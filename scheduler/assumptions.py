@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,6 +32,8 @@ class Assumptions:
         self._pods: dict[str, Assumed] = {}
         self._deadlines: dict[str, float] = {}
         """of pods whose volumes or devices are waited for"""
+        self._ending: set[str] = set()
+        """pods whose claims are just giving devices back"""
         self._kept: dict[str, tuple[ClaimDecision, ...]] = {}
         """of pods that could not be bound, and keep their devices for the next time"""
         self._unsettled: dict[int, tuple[Bind, ClaimDecision]] = {}
@@ -48,12 +50,19 @@ class Assumptions:
     def add(self, bind: Bind, taken: tuple[Taken, ...]) -> None:
         self._pods[bind.pod.uid] = Assumed(bind, taken)
 
+    def end(self, uid: str) -> None:
+        """The pod will not be bound there; it counts there until its claims have given their devices back."""
+        self._ending.add(uid)
+
+    def is_ending(self, uids: Iterable[str]) -> bool:
+        """Whether one of these pods is about to lose its place."""
+        return bool(self._ending) and not self._ending.isdisjoint(uids)
+
     def confirm(self, uid: str) -> None:
         """The watch tells that the pod is there."""
         for kept in self.kept(uid):  # somebody else has bound it
             kept.forget(self._objects)
-        self._pods.pop(uid, None)
-        self._deadlines.pop(uid, None)
+        self._drop(uid)
 
     def kept(self, uid: str) -> tuple[ClaimDecision, ...]:
         """What a pod kept that could not be bound, each once: it is the pod's again, or nobody's."""
@@ -63,7 +72,8 @@ class Assumptions:
         """The pod is not placed any more. Devices that its claims may get just now stay taken until one knows."""
         for kept in self.kept(uid):
             kept.forget(self._objects)
-        assumed, waits = self._pods.pop(uid, None), self._deadlines.pop(uid, None) is not None
+        waits = uid in self._deadlines
+        assumed = self._drop(uid)
         for one in reversed(assumed.taken if assumed else ()):
             if not isinstance(one, ClaimDecision):
                 one.forget(self._objects)
@@ -72,7 +82,7 @@ class Assumptions:
 
     def fail(self, uid: str, *, keep_devices: bool) -> None:
         """The pod was not bound there. What it took is free again, its devices perhaps not."""
-        assumed = self._pods.pop(uid, None)
+        assumed = self._drop(uid)
         for one in reversed(assumed.taken if assumed else ()):
             if keep_devices and isinstance(one, ClaimDecision):
                 self._kept[uid] = (one, *self._kept.get(uid, ()))
@@ -89,6 +99,11 @@ class Assumptions:
             return False
         devices.forget(self._objects)
         return True
+
+    def _drop(self, uid: str) -> Assumed | None:
+        self._deadlines.pop(uid, None)
+        self._ending.discard(uid)
+        return self._pods.pop(uid, None)
 
     # Waiting for volumes and devices
 

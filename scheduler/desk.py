@@ -230,7 +230,7 @@ class Desk:
         elif isinstance(outcome, Unbound):
             kept = self.muster.would_keep(bind.pod.uid)
             if bind.claims and not kept:
-                self._send(Undo(bind, outcome.why))
+                self._undo(bind, outcome.why)
             else:
                 self._give_up(bind, outcome.why, now, keep_devices=kept)
 
@@ -251,7 +251,14 @@ class Desk:
     def _check_prepared(self, now: float) -> None:
         """Bind the pods whose volumes and devices are ready, and give up those for whom they will not be."""
         for bind, why in self._assumed.waited(now):
-            self._send(Undo(bind, why) if why else bind)
+            if why:
+                self._undo(bind, why)
+            else:
+                self._send(bind)
+
+    def _undo(self, bind: Bind, why: str) -> None:
+        self._assumed.end(bind.pod.uid)
+        self._send(Undo(bind, why))
 
     # Deciding
 
@@ -267,7 +274,7 @@ class Desk:
 
     def decide(self, now: float) -> Decision | Placed | Refused | None:
         """Decide about the next pod or gang; None if there is none to decide about now."""
-        unit = self.queue.pop(now) if self.free else None
+        unit = self._next(now) if self.free else None
         if unit is None:
             return None
         try:
@@ -282,6 +289,15 @@ class Desk:
                     self.state.remove(pod.uid)
                 self._actions.append(Report(pod, ERROR, message))
             return Park(unit.pods[0], message)
+
+    def _next(self, now: float) -> Unit | None:
+        """The next to try. A gang waits while a member gives devices back, or it would count on its place."""
+        while (unit := self.queue.pop(now)) is not None:
+            group = self.muster.roster.group_of(unit.pods[0].uid)
+            if group is None or not self._assumed.is_ending(group.members):
+                break
+            self.queue.retry(unit.name, now)
+        return unit
 
     def _cycle_of(self, pod: PodView) -> Cycle:
         return self._cycles[pod.spec.scheduler_name]

@@ -16,7 +16,7 @@ from tests import servers
 from tests.servers import Server
 
 # How long an example takes says more about what else the machine does than about the code; a hang meets pytest's limit.
-# In CI the examples are the same each time, so that a change is judged by what it changed; everywhere else they are new.
+# In CI the examples are the same each time: a change is judged by what it changed. Everywhere else they are new.
 settings.register_profile("kubenexus", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("kubenexus")
 

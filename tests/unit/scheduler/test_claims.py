@@ -174,6 +174,19 @@ def test_a_gang_of_which_nobody_could_be_bound_holds_no_device_once_it_is_refuse
     assert fleet.in_use() == set()
 
 
+def test_a_gang_is_not_tried_while_a_member_gives_its_devices_back() -> None:
+    """It would be placed by halves if others are faster to take them."""
+    fleet = Fleet(n=2)
+    fleet.users("w-0", "w-1", gang=2)
+    first, second = fleet.decide()
+    fleet.desk.finish(Unbound(first.bind, "no"), fleet.now)
+    fleet.desk.finish(Unbound(second.bind, "no"), fleet.now)
+    [undo] = [one for one in fleet.desk.take() if isinstance(one, Undo)]
+    assert granted(fleet.decide(after=5)) == {}
+    fleet.desk.finish(Undone(undo.bind, undo.why), fleet.now)
+    assert granted(fleet.decide(after=10)).keys() == {"w-0-c", "w-1-c"}
+
+
 @pytest.mark.parametrize("arrives", [True, False])
 def test_devices_of_a_pod_that_goes_meanwhile_are_taken_until_one_knows(arrives: bool) -> None:
     fleet = Fleet(n=1)
