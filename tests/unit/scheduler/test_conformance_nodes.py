@@ -35,7 +35,7 @@ NOT_MET = dict.fromkeys(
         "test case for ScoringStrategy LeastAllocated with Extended resources",
         "test case for ScoringStrategy LeastAllocated with Extended resources if PreScore is not called",
     ),
-    "scores by counting free devices in ResourceSlices, which comes with the allocation of devices",
+    "counts devices that a DeviceClass offers as an extended resource, which we do not give out (decision 15)",
 )
 
 
