@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 from math import ceil
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from kubenexus.common import vocabulary as v
 from kubenexus.common.gangs import Gang, PodFacts, Resolution, Single, declarations, resolve
@@ -17,9 +16,24 @@ from kubenexus.common.workloads import Workload, classify
 from kubenexus.webhook.cluster import Cluster, NamespaceFacts
 
 Obj = dict[str, Any]
+T = TypeVar("T")
 
 DEFAULT_SCHEDULERS: Final = ("", "default-scheduler")
 """What an API server writes where the user chose none, and what stands there before."""
+
+
+class once(Generic[T]):  # noqa: N801 (it reads as `property` does)
+    """A property that is found when it is first asked for, and kept. For objects that one thread has.
+
+    `cached_property` of Python 3.11 has a lock that all objects share: who waits for an owner would hold up everybody.
+    """
+
+    def __init__(self, find: Callable[[Any], T]) -> None:
+        self._find = find
+
+    def __get__(self, obj: Any, _: object = None) -> T:
+        found = obj.__dict__[self._find.__name__] = self._find(obj)
+        return found
 
 
 @dataclass(frozen=True)
@@ -51,7 +65,7 @@ class Subject:
 
     # --- Its namespace
 
-    @cached_property
+    @once
     def namespace(self) -> NamespaceFacts | None:
         """None while it is not known."""
         return self.cluster.namespace(self.facts.namespace)
@@ -65,11 +79,11 @@ class Subject:
 
     # --- What it asks for
 
-    @cached_property
+    @once
     def resources(self) -> PodResources:
         return read_resources(Fields(self.pod, []).child("spec"), Fields({}, []))
 
-    @cached_property
+    @once
     def requests(self) -> Mapping[str, Fraction]:
         """What it asks for; a limit without a request is one. An API server has written that down already."""
         demands = [one.demand for one in self.resources.containers]
@@ -77,11 +91,11 @@ class Subject:
             return self.resources.requests()
         return {**self.resources.limits(), **self.resources.requests()}
 
-    @cached_property
+    @once
     def gpu_resources(self) -> tuple[str, ...]:
         return tuple(name for name in v.GPU_RESOURCES if self.requests.get(name))
 
-    @cached_property
+    @once
     def gpus(self) -> int:
         return sum(ceil(self.requests[name]) for name in self.gpu_resources)
 
@@ -94,11 +108,11 @@ class Subject:
 
     # --- Whom it belongs to
 
-    @cached_property
+    @once
     def gang(self) -> Resolution:
         return resolve(self.facts, self.cluster.owners)
 
-    @cached_property
+    @once
     def declared(self) -> tuple[Gang, ...]:
         """The gangs that it declares itself, the one that counts first."""
         return tuple(declarations(self.facts, self.cluster.owners))

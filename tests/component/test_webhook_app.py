@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -14,7 +17,7 @@ from hypothesis import strategies as st
 from kubenexus.common import metrics
 from kubenexus.common.sandbox.patch import json_patch
 from kubenexus.common.vocabulary import GANG_MIN_AVAILABLE, GANG_NAME
-from kubenexus.webhook.app import create_app
+from kubenexus.webhook.app import LARGE, create_app
 from kubenexus.webhook.cluster import Cluster, NamespaceFacts
 from tests.admission import cluster, pod, review
 from tests.owners import Known, job, raw_pod
@@ -65,6 +68,27 @@ def test_error_of_ours_admits_with_a_warning_and_a_metric() -> None:
     assert response["allowed"] is True
     assert "oh no" in response["warnings"][0]
     assert counted("kubenexus_webhook_reviews_total", path="mutate", end="error") == before + 1
+
+
+@pytest.mark.parametrize("bulk", [0, LARGE])
+def test_large_reviews_are_unpacked_one_at_a_time(bulk: int) -> None:
+    """Whoever looks up the namespace waits for a second one who does so as well."""
+    together = threading.Barrier(2, timeout=5.0 if bulk == 0 else 0.2)
+
+    def meet(name: str) -> NamespaceFacts | None:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            together.wait()
+        return NamespaceFacts(name)
+
+    app = create_app(Cluster(meet, Known()), ready={}, live={})
+    body = json.dumps(review(pod().annotation("bulk", "x" * bulk)))
+
+    def ask(_: int) -> int:
+        return app.test_client().post("/mutate", data=body, content_type="application/json").status_code
+
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(ask, range(2))) == [200, 200]
+    assert together.broken == (bulk > 0)
 
 
 def test_health_is_told() -> None:

@@ -182,7 +182,7 @@ def test_a_kept_connection_that_ends_bothers_nobody(program: Running) -> None:
 
 
 def test_who_waits_for_an_owner_keeps_nobody_waiting(program: Running) -> None:
-    """The owner never comes, so that answer takes its time, and one that was asked for later comes earlier."""
+    """The owner never comes, so that answer takes its time, and those that were asked for later come earlier."""
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "late", "uid": "u", "controller": True}
     late = sent(review(metadata={"name": "p", "ownerReferences": [owner]}))
 
@@ -193,8 +193,9 @@ def test_who_waits_for_an_owner_keeps_nobody_waiting(program: Running) -> None:
                 assert heard(one) == 200
             began = time.monotonic()
             waiting.sendall(late)
-            other.sendall(sent(review()))
-            assert heard(other) == 200
+            for _ in range(5):  # after the first of these it surely waits
+                other.sendall(sent(review()))
+                assert heard(other) == 200
             at_once = time.monotonic() - began
             assert heard(waiting) == 200
             assert time.monotonic() - began >= PATIENCE
