@@ -133,14 +133,16 @@ def _default_policy(pod: Subject, namespace: NamespaceFacts, warnings: list[str]
     if text is not None and policy is None:
         warnings.append(_unknown_default(namespace, v.DEFAULT_NUMA_POLICY))
     if policy is v.NumaPolicy.ISOLATED and not pod.requests.get("cpu"):
-        warnings.append("NUMA policy isolated, the namespace's default, is not set: the pod requests no CPU.")
+        warnings.append(
+            "NUMA policy isolated, the namespace's default, is not set: the pod requests no CPU; request some."
+        )
     elif policy is not None:
         return policy, f"default of namespace {namespace.name}"
     return v.NumaPolicy.BEST_EFFORT, "it asks for GPUs" if pod.gpus else "it has CPUs of its own"
 
 
 def _unknown_default(namespace: NamespaceFacts, key: str) -> str:
-    return f"{key} of namespace {namespace.name} is not known and was passed over."
+    return f"{key} of namespace {namespace.name} is not known and was passed over: tell an administrator."
 
 
 def _tenant(pod: Subject, namespace: NamespaceFacts) -> Step | None:

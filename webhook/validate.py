@@ -17,7 +17,6 @@ RULES: Final[tuple[Rule, ...]] = (
     claims.placed,
     contradictions.gang,
     contradictions.gang_conflict,
-    contradictions.gang_sizes,
     contradictions.gang_needed,
     contradictions.spread_and_packed,
     contradictions.isolated,

@@ -228,19 +228,19 @@ def test_nothing_is_listed_for_a_policy_that_aligns_nothing(policy: str) -> None
         pytest.param(
             {v.DEFAULT_NUMA_POLICY: "strict"},
             pod().gpu(1),
-            f"{v.DEFAULT_NUMA_POLICY} of namespace team is not known and was passed over.",
+            f"{v.DEFAULT_NUMA_POLICY} of namespace team is not known and was passed over: tell an administrator.",
             id="a NUMA policy that does not exist",
         ),
         pytest.param(
             {v.DEFAULT_WORKLOAD_TYPE: "game"},
             pod(),
-            f"{v.DEFAULT_WORKLOAD_TYPE} of namespace team is not known and was passed over.",
+            f"{v.DEFAULT_WORKLOAD_TYPE} of namespace team is not known and was passed over: tell an administrator.",
             id="a workload type that does not exist",
         ),
         pytest.param(
             {v.DEFAULT_NUMA_POLICY: "isolated"},
             pod().gpu(1),
-            "NUMA policy isolated, the namespace's default, is not set: the pod requests no CPU.",
+            "NUMA policy isolated, the namespace's default, is not set: the pod requests no CPU; request some.",
             id="isolated for a pod without CPUs",
         ),
     ],
