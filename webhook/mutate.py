@@ -14,7 +14,7 @@ from kubenexus.common import vocabulary as v
 from kubenexus.common.gangs import Gang, marks
 from kubenexus.common.workloads import TYPES
 from kubenexus.webhook.cluster import NamespaceFacts
-from kubenexus.webhook.subject import DEFAULT_SCHEDULERS, Subject, known_policy, mapping
+from kubenexus.webhook.subject import Subject, known_policy, mapping
 
 Obj = dict[str, Any]
 Path = tuple[str, ...]
@@ -41,7 +41,7 @@ class Mutation(NamedTuple):
 
 def mutation(pod: Subject) -> Mutation:
     """What the pod lacks. Nothing for pods that are placed already or that another scheduler was chosen for."""
-    if not _is_ours(pod) or not _is_whole(pod):
+    if pod.is_for_others or pod.is_placed or not _is_whole(pod):
         return Mutation()
     namespace = pod.namespace
     if namespace is None:
@@ -57,10 +57,6 @@ def mutation(pod: Subject) -> Mutation:
         _tenant(pod, namespace),
     )
     return Mutation(tuple(step for step in steps if step and _is_absent(step, pod.pod)), tuple(warnings))
-
-
-def _is_ours(pod: Subject) -> bool:
-    return pod.scheduler in (*DEFAULT_SCHEDULERS, pod.cluster.scheduler_name) and not pod.is_placed
 
 
 def _is_whole(pod: Subject) -> bool:

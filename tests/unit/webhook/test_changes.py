@@ -76,6 +76,11 @@ def test_a_change_says_what_it_was_and_what_it_would_be() -> None:
         pytest.param(owned(job()), owned(job()).label("app", "web"), id="a pod whose owner may be gone"),
         pytest.param(owned(job()), pod(), id="a pod that its Job lets go"),
         pytest.param(pod(), owned(job()), id="a pod that a Job adopts"),
+        pytest.param(
+            pod().scheduler("volcano"),
+            pod().scheduler("volcano").annotation("scheduling.k8s.io/group-name", "podgroup-1"),
+            id="another scheduler's pod, which its controller puts into a gang",
+        ),
     ],
 )
 def test_what_a_change_did_not_make_wrong_is_not_held_against_it(old: Builder, new: Builder) -> None:

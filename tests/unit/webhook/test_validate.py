@@ -347,7 +347,8 @@ def test_a_flood_of_unknown_names_is_told_in_part() -> None:
     ("scheduler", "labels", "judged"),
     [
         pytest.param("default-scheduler", None, True, id="a namespace that asked for us"),
-        pytest.param("volcano", None, True, id="a namespace that asked for us, another scheduler"),
+        pytest.param("volcano", None, False, id="a namespace that asked for us, another scheduler"),
+        pytest.param("", None, True, id="a namespace that asked for us, no scheduler yet"),
         pytest.param(v.SCHEDULER_NAME, {}, True, id="our scheduler elsewhere"),
         pytest.param("default-scheduler", {}, False, id="neither"),
     ],
