@@ -32,7 +32,7 @@ log = logs.get(__name__)
 T = TypeVar("T")
 Obj = dict[str, Any]
 
-PATIENCE: Final = 0.25
+PATIENCE: Final = 0.5
 """seconds that a request waits for news; the API server gives it two"""
 SEATS: Final = 8
 """requests that may wait at once: half of the threads, or pods that name owners which never come would stop the rest"""
