@@ -14,6 +14,7 @@ from kubenexus.common.objects import Fields, PodResources
 from kubenexus.common.objects.requests import read_resources
 from kubenexus.common.workloads import Workload, classify
 from kubenexus.webhook.cluster import Cluster, NamespaceFacts
+from kubenexus.webhook.once import once
 
 Obj = dict[str, Any]
 T = TypeVar("T")

@@ -201,7 +201,7 @@ def test_who_waits_for_an_owner_keeps_nobody_waiting(program: Running) -> None:
             assert time.monotonic() - began >= PATIENCE
             return at_once < PATIENCE
 
-    assert any(overtakes() for _ in range(5)), "a busy machine is slow now and then, not always"
+    assert sum(overtakes() for _ in range(5)) >= 3, "a busy machine is slow now and then, not mostly"
 
 
 @pytest.mark.slow

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -123,3 +126,25 @@ def test_each_owner_is_looked_up_once() -> None:
     child = pod().owner("Job", "train", "u", api_version="batch/v1")
     answer(review(child), Cluster(cluster().namespace, owners), mutate=True)
     assert owners.asked == ["u"]
+
+
+def test_a_review_that_waits_keeps_no_other_waiting() -> None:
+    """It waits for its owner; the other is answered meanwhile, whatever the two have in common."""
+    arrived, told = threading.Event(), threading.Event()
+
+    class Slow:
+        def get(self, *_: str) -> None:
+            arrived.set()
+            assert told.wait(60)
+
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "late", "uid": "u", "controller": True}
+    waiting = review(pod().set("metadata.ownerReferences", [owner]))
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(answer, waiting, replace(cluster(), owners=Slow()), mutate=True)
+        assert arrived.wait(60)
+        try:
+            second = threads.submit(answer, review(pod()), cluster(), mutate=True)
+            assert second.result(30).error == ""
+            assert not first.done()
+        finally:
+            told.set()
