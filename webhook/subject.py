@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 
 from kubenexus.common import vocabulary as v
 from kubenexus.common.gangs import Gang, PodFacts, Resolution, Single, declarations, resolve
@@ -17,24 +17,9 @@ from kubenexus.webhook.cluster import Cluster, NamespaceFacts
 from kubenexus.webhook.once import once
 
 Obj = dict[str, Any]
-T = TypeVar("T")
 
 _DEFAULT_SCHEDULERS: Final = ("", "default-scheduler")
 """What an API server writes where the user chose none, and what stands there before."""
-
-
-class once(Generic[T]):  # noqa: N801 (it reads as `property` does)
-    """A property that is found when it is first asked for, and kept. For objects that one thread has.
-
-    `cached_property` of Python 3.11 has a lock that all objects share: who waits for an owner would hold up everybody.
-    """
-
-    def __init__(self, find: Callable[[Any], T]) -> None:
-        self._find = find
-
-    def __get__(self, obj: Any, _: object = None) -> T:
-        found = obj.__dict__[self._find.__name__] = self._find(obj)
-        return found
 
 
 @dataclass(frozen=True)
