@@ -385,7 +385,7 @@ def parse_names(key: str, text: str) -> tuple[str, ...]:
     names = dict.fromkeys(part.strip() for part in text.split(","))
     if all(re.fullmatch(r"[A-Za-z0-9][-A-Za-z0-9_./]{0,252}", name) for name in names):
         return tuple(names)
-    raise _refusal(key, text, "not a comma-separated list of resource names.")
+    raise _refusal(key, text, "not a comma-separated list of resource names: write it as cpu,memory.")
 
 
 _DURATION_UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

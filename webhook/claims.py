@@ -12,7 +12,8 @@ from kubenexus.common.tenants import RANK, claimed_tier
 from kubenexus.webhook.findings import Finding, deny, warn
 from kubenexus.webhook.subject import Subject
 
-_PLACED: Final = (v.NUMA_ASSIGNED, v.GPU_ASSIGNED, v.TOPOLOGY_HASH)
+_LONGEST: Final = 100
+PLACED: Final = (v.NUMA_ASSIGNED, v.GPU_ASSIGNED, v.TOPOLOGY_HASH)
 
 
 def tier(pod: Subject) -> Iterator[Finding]:
@@ -52,9 +53,13 @@ def tenant(pod: Subject) -> Iterator[Finding]:
 
 def placed(pod: Subject) -> Iterator[Finding]:
     """Only the scheduler says where a pod was placed; a new pod was placed nowhere."""
-    for key in _PLACED:
+    for key in PLACED:
         if key in pod.facts.annotations and not pod.is_placed:
-            yield deny("placed", f"{key} is written by the scheduler when it places a pod: remove it.")
+            yield deny("placed", written_by_scheduler(key))
+
+
+def written_by_scheduler(key: str) -> str:
+    return f"{key} is written by the scheduler when it places a pod: remove it."
 
 
 def same_gang(old: Subject, new: Subject) -> Iterator[Finding]:
@@ -66,8 +71,14 @@ def same_gang(old: Subject, new: Subject) -> Iterator[Finding]:
     if before != after:
         yield deny(
             "same-gang",
-            f"the gang of a pod cannot be changed (it was {before}, now {after}): delete the pod and create it anew.",
+            f"the gang of a pod cannot be changed (it was {_short(before)}, now {_short(after)}): "
+            "delete the pod and create it anew.",
         )
+
+
+def _short(identity: str) -> str:
+    """For a sentence; names of others' gangs may have any length."""
+    return identity if len(identity) <= _LONGEST else f"{identity[: _LONGEST - 1]}…"
 
 
 def _identity(pod: PodFacts) -> str:

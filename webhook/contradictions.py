@@ -113,7 +113,7 @@ def aligned(pod: Subject) -> Iterator[Finding]:
     """What shall be aligned is asked for."""
     strange = (name for name in _listed(pod) if name not in ("cpu", "memory") and not pod.requests.get(name))
     for name in islice(strange, _MOST_TOLD):
-        yield warn("aligned", f"{v.NUMA_RESOURCES} lists {name}, which the pod does not request.")
+        yield warn("aligned", f"{v.NUMA_RESOURCES} lists {name}, which the pod does not request: remove it.")
 
 
 def _listed(pod: Subject) -> tuple[str, ...]:
@@ -165,6 +165,7 @@ def vram(pod: Subject) -> Iterator[Finding]:
 def _vram(pod: Subject) -> Fraction | None:
     text = pod.facts.annotations.get(v.VRAM_REQUEST, pod.facts.labels.get(v.VRAM_REQUEST_ALIAS))
     try:
-        return quantity.parse(text) if text is not None else None
+        amount = quantity.parse(text) if text is not None else Fraction(0)
     except quantity.QuantityError:
         return None
+    return amount if amount > 0 else None

@@ -31,6 +31,6 @@ def warn(rule: str, text: str) -> Finding:
 
 
 def cut(text: str) -> str:
-    """A text that is short enough for a warning, on one line."""
-    line = " ".join(text.split())
+    """A text that is short enough for a warning, on one line. API servers drop warnings with control characters."""
+    line = " ".join("".join(one if one.isprintable() else " " for one in text).split())
     return line if len(line) <= WARNING_LENGTH else line[: WARNING_LENGTH - 1] + "…"

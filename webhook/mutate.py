@@ -14,7 +14,7 @@ from kubenexus.common import vocabulary as v
 from kubenexus.common.gangs import Gang, marks
 from kubenexus.common.workloads import TYPES
 from kubenexus.webhook.cluster import NamespaceFacts
-from kubenexus.webhook.subject import DEFAULT_SCHEDULERS, Subject, known_policy, mapping
+from kubenexus.webhook.subject import Subject, known_policy, mapping
 
 Obj = dict[str, Any]
 Path = tuple[str, ...]
@@ -22,6 +22,9 @@ Path = tuple[str, ...]
 LABELS: Final = ("metadata", "labels")
 ANNOTATIONS: Final = ("metadata", "annotations")
 SCHEDULER: Final = ("spec", "schedulerName")
+MOST_ANNOTATIONS: Final = 256 * 1024
+"""bytes of names and values together; API servers refuse pods with more"""
+_NO_ROOM: Final = "the annotations of the pod leave no room for ours, so nothing was set: shorten them."
 
 
 class Step(NamedTuple):
@@ -41,7 +44,7 @@ class Mutation(NamedTuple):
 
 def mutation(pod: Subject) -> Mutation:
     """What the pod lacks. Nothing for pods that are placed already or that another scheduler was chosen for."""
-    if not _is_ours(pod) or not _is_whole(pod):
+    if pod.is_for_others or pod.is_placed or not _is_whole(pod):
         return Mutation()
     namespace = pod.namespace
     if namespace is None:
@@ -56,11 +59,10 @@ def mutation(pod: Subject) -> Mutation:
         *_numa(pod, namespace, warnings),
         _tenant(pod, namespace),
     )
-    return Mutation(tuple(step for step in steps if step and _is_absent(step, pod.pod)), tuple(warnings))
-
-
-def _is_ours(pod: Subject) -> bool:
-    return pod.scheduler in (*DEFAULT_SCHEDULERS, pod.cluster.scheduler_name) and not pod.is_placed
+    missing = tuple(step for step in steps if step and _is_absent(step, pod.pod))
+    if missing and not _has_room(pod.pod, missing):
+        return Mutation(warnings=(*warnings, _NO_ROOM))
+    return Mutation(missing, tuple(warnings))
 
 
 def _is_whole(pod: Subject) -> bool:
@@ -76,6 +78,13 @@ def _is_absent(step: Step, pod: Obj) -> bool:
     """Whether nothing of it is there, of whatever type; a scheduler that nobody chose counts as absent."""
     metadata = mapping(pod.get("metadata"))
     return not any(path != SCHEDULER and path[2] in mapping(metadata.get(path[1])) for path in step.fields)
+
+
+def _has_room(pod: Obj, steps: tuple[Step, ...]) -> bool:
+    """Whether the pod is not too large with all this: it must not fail because of us."""
+    added = {path[2]: value for path, value in _fields(pod, steps).items() if path[:2] == ANNOTATIONS}
+    whole = mapping(mapping(pod.get("metadata")).get("annotations")) | added
+    return sum(len(f"{key}{value}".encode("utf-8", "replace")) for key, value in whole.items()) <= MOST_ANNOTATIONS
 
 
 # --- Each thing that is set ------------------------------------------------------------------------------------------
@@ -133,14 +142,16 @@ def _default_policy(pod: Subject, namespace: NamespaceFacts, warnings: list[str]
     if text is not None and policy is None:
         warnings.append(_unknown_default(namespace, v.DEFAULT_NUMA_POLICY))
     if policy is v.NumaPolicy.ISOLATED and not pod.requests.get("cpu"):
-        warnings.append("NUMA policy isolated, the namespace's default, is not set: the pod requests no CPU.")
+        warnings.append(
+            "NUMA policy isolated, the namespace's default, is not set: the pod requests no CPU; request some."
+        )
     elif policy is not None:
         return policy, f"default of namespace {namespace.name}"
     return v.NumaPolicy.BEST_EFFORT, "it asks for GPUs" if pod.gpus else "it has CPUs of its own"
 
 
 def _unknown_default(namespace: NamespaceFacts, key: str) -> str:
-    return f"{key} of namespace {namespace.name} is not known and was passed over."
+    return f"{key} of namespace {namespace.name} is not known and was passed over: tell an administrator."
 
 
 def _tenant(pod: Subject, namespace: NamespaceFacts) -> Step | None:
@@ -160,11 +171,18 @@ def operations(pod: Obj, steps: Iterable[Step]) -> list[Obj]:
     if not steps:
         return []
     metadata = mapping(pod.get("metadata"))
-    fields = {path: value for step in steps for path, value in step.fields.items()}
-    fields[(*ANNOTATIONS, v.INJECTED)] = _noted(mapping(metadata.get("annotations")).get(v.INJECTED), steps)
+    fields = _fields(pod, steps)
     absent = [path for path in (LABELS, ANNOTATIONS) if metadata.get(path[1]) is None]
     needed = [path for path in absent if any(field[:2] == path for field in fields)]
     return [*(_add(path, {}) for path in needed), *(_add(path, value) for path, value in fields.items())]
+
+
+def _fields(pod: Obj, steps: tuple[Step, ...]) -> dict[Path, str]:
+    """All fields with their values, and the note."""
+    notes = mapping(mapping(pod.get("metadata")).get("annotations"))
+    fields = {path: value for step in steps for path, value in step.fields.items()}
+    fields[(*ANNOTATIONS, v.INJECTED)] = _noted(notes.get(v.INJECTED), steps)
+    return fields
 
 
 def _noted(before: object, steps: tuple[Step, ...]) -> str:

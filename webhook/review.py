@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kubenexus.webhook.cluster import Cluster
+from kubenexus.webhook.contradictions import gang_sizes
 from kubenexus.webhook.findings import Finding, cut
 from kubenexus.webhook.mutate import Step, mutation, operations
 from kubenexus.webhook.subject import Subject, mapping
@@ -64,9 +65,17 @@ def _validated(uid: str, request: Obj, cluster: Cluster) -> Answer:
     denials = [finding for finding in findings if finding.denies]
     if denials:
         return Answer(_denial(uid, denials, warnings), denied=True, rule=denials[0].rule)
-    if before is None and (verdict := cluster.verdict(subject.pod)):
-        warnings.append(verdict)
+    if before is None:
+        warnings.extend(_about_new(subject, is_real=request.get("dryRun") is not True))
     return Answer(_body(uid, warnings=warnings))
+
+
+def _about_new(pod: Subject, *, is_real: bool) -> Iterator[str]:
+    """What only a pod that is going to be there is told; one that is not must not be remembered."""
+    if is_real:
+        yield from (finding.text for finding in gang_sizes(pod))
+    if verdict := pod.cluster.verdict(pod.pod):
+        yield verdict
 
 
 # --- Reading the request ---------------------------------------------------------------------------------------------

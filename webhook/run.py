@@ -39,7 +39,6 @@ MANAGED, MOUNTED = "managed", "mounted"
 OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 CONNECTIONS = 32
 BACKLOG = 1024
-DEFER_SECONDS = 10
 Address = tuple[str, int]
 
 
@@ -130,14 +129,11 @@ def _listen(address: Address, flag: str) -> socket.socket:
     host, port = address
     six = ":" in host
     try:
-        listening = socket.create_server(
+        return socket.create_server(
             address, family=socket.AF_INET6 if six else socket.AF_INET, backlog=BACKLOG, dualstack_ipv6=six
         )
     except OSError as error:
         raise CommandError(f"{host}:{port} cannot be served: {error}; choose another {flag}.") from error
-    # A connection is nobody's business before it says something: gunicorn would let a thread wait for that.
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, DEFER_SECONDS)
-    return listening
 
 
 def _address(text: str) -> Address:

@@ -20,6 +20,8 @@ from kubenexus.webhook.tls import Files, Tls
 from kubenexus.webhook.worker import ReviewWorker
 
 THREADS: Final = 16
+CONNECTIONS: Final = 500
+"""at once: API servers keep 25 each. More would meet the 1024 files that a process may often open, which ends it."""
 KEEP_ALIVE_SECONDS: Final = 120
 GRACE_SECONDS: Final = 10
 HUNG_SECONDS: Final = 30
@@ -56,6 +58,7 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             "bind": f"fd://{self._listening}",
             "workers": 1,
             "threads": THREADS,
+            "worker_connections": CONNECTIONS,
             "worker_class": ReviewWorker,
             "keepalive": KEEP_ALIVE_SECONDS,
             "timeout": HUNG_SECONDS,

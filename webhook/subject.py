@@ -18,7 +18,7 @@ from kubenexus.webhook.once import once
 
 Obj = dict[str, Any]
 
-DEFAULT_SCHEDULERS: Final = ("", "default-scheduler")
+_DEFAULT_SCHEDULERS: Final = ("", "default-scheduler")
 """What an API server writes where the user chose none, and what stands there before."""
 
 
@@ -44,6 +44,11 @@ class Subject:
     def scheduler(self) -> str:
         name = self.spec.get("schedulerName")
         return name if isinstance(name, str) else ""
+
+    @property
+    def is_for_others(self) -> bool:
+        """Whether another scheduler was chosen: its own controllers care for the pod, and say which gang it is in."""
+        return self.scheduler not in (*_DEFAULT_SCHEDULERS, self.cluster.scheduler_name)
 
     @property
     def is_placed(self) -> bool:

@@ -59,7 +59,7 @@ class TimedSocket(ssl.SSLSocket):
             return super().send(data, flags)
 
     def shutdown(self, how: int) -> None:
-        """What gunicorn still reads after this is for the client's sake, in the thread that serves all others."""
+        """What gunicorn still reads after this is for the client's sake, and a thread waits for it."""
         super().shutdown(how)
         self._deadline = time.monotonic() + FAREWELL_SECONDS
 

@@ -17,7 +17,6 @@ RULES: Final[tuple[Rule, ...]] = (
     claims.placed,
     contradictions.gang,
     contradictions.gang_conflict,
-    contradictions.gang_sizes,
     contradictions.gang_needed,
     contradictions.spread_and_packed,
     contradictions.isolated,
@@ -30,8 +29,8 @@ RULES: Final[tuple[Rule, ...]] = (
 
 
 def is_judged(pod: Subject) -> bool:
-    """Whether the pod is any business of ours: it asks for our scheduler, or stands where pods get it."""
-    return pod.scheduler == pod.cluster.scheduler_name or pod.opted_in
+    """Whether the pod is any business of ours: it asks for our scheduler, or for none where pods get ours."""
+    return pod.scheduler == pod.cluster.scheduler_name or (pod.opted_in and not pod.is_for_others)
 
 
 def judge(pod: Subject, before: Subject | None = None) -> list[Finding]:

@@ -12,6 +12,7 @@ from typing import Final
 from kubenexus.common import quantity
 from kubenexus.common import vocabulary as v
 from kubenexus.common.tenants import parse_tier
+from kubenexus.webhook.claims import PLACED, written_by_scheduler
 from kubenexus.webhook.findings import Finding, deny, warn
 from kubenexus.webhook.subject import Subject
 
@@ -117,10 +118,14 @@ def _is_ours(key: str) -> bool:
 
 
 def _astray(key: str, kind: str) -> str:
+    if key in PLACED:
+        return written_by_scheduler(key)
     if key in _ON_PODS:
         other = "label" if kind == "annotation" else "annotation"
         return f"{key} is not read as {kind}: make it {'an' if other == 'annotation' else 'a'} {other}."
     if known := _NAMES.get(key):
         return f"{key} does nothing on a pod: it is a {known.kind}."
     near = difflib.get_close_matches(key, _ON_PODS, 1, 0.8) if len(key) <= _LONGEST_MATCHED else []
-    return f"{key} is not known: did you mean {near[0]}?" if near else f"{key} is not known and does nothing."
+    return (
+        f"{key} is not known: did you mean {near[0]}?" if near else f"{key} is not known and does nothing: remove it."
+    )

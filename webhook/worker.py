@@ -1,5 +1,8 @@
 """gunicorn's worker with threads, and a short way for reviews on connections that are kept.
 
+A connection gets a thread when it says something, and until it is closed: clients that are silent, or slow to hang up,
+keep nobody else waiting.
+
 Handing a request to a thread and back costs more than deciding about a pod, and threads that decide take turns at
 Python's lock, for milliseconds each. So the thread that sees a request arrive answers it itself, if it is whole, of the
 usual size, and nothing has to be waited for. Everything else goes to the threads, with the bytes that were read.
@@ -7,16 +10,20 @@ usual size, and nothing has to be waited for. Everything else goes to the thread
 
 from __future__ import annotations
 
+import contextlib
 import select
+import selectors
 import ssl
 import time
+from concurrent.futures import Future
 from email.utils import formatdate
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from gunicorn.workers.gthread import ThreadWorker
 
 from kubenexus.webhook.quick import JSON, MOST_BYTES, Partly, Review, recognise
+from kubenexus.webhook.tls import REQUEST_SECONDS
 
 SOON_MS: Final = 1
 """that the rest of a request may take to arrive, while all others wait; senders write what is long in pieces"""
@@ -29,6 +36,30 @@ _HEAD: Final = (
 
 class ReviewWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     """Answers most reviews in the thread that sees them arrive."""
+
+    def enqueue_req(self, conn: Any) -> None:
+        """Hand it to a thread; a new one only when it has said its first word, which must come in time."""
+        if conn.initialized or conn.data_ready:
+            super().enqueue_req(conn)
+            return
+        conn.timeout = time.monotonic() + REQUEST_SECONDS
+        self.pending_conns.append(conn)
+        self.poller.register(conn.sock, selectors.EVENT_READ, partial(self.on_pending_socket_readable, conn))
+
+    def handle(self, conn: Any) -> Any:
+        """What is to be done with the connection next; nothing if that is false: then it is closed already."""
+        kept = super().handle(conn)
+        if not kept:
+            with contextlib.suppress(OSError):  # gunicorn closed it itself
+                conn.close(graceful=True)
+        return kept
+
+    def finish_request(self, conn: Any, done: Future[Any]) -> None:
+        """As gunicorn does it, which would count what is closed already twice, and end too early when it stops."""
+        if done.cancelled() or done.exception() or done.result():
+            super().finish_request(conn, done)
+        else:
+            self.nr_conns -= 1
 
     def on_client_socket_readable(self, conn: Any, client: Any) -> None:
         data, found = _arrived(conn.sock)

@@ -165,26 +165,37 @@ def aggregate(demands: Iterable[tuple[Role, Amounts]]) -> Amounts:
     peak: Amounts = {}
     for role, amounts in demands:
         if role is not Role.INIT:
-            running = plus(running, amounts)
+            _add(running, amounts)
+        if role is Role.MAIN:
+            continue
+        # Of what these amounts do not name the sidecars have what they had, which the peak knows.
+        at_once = {name: sidecars[name] + amount if name in sidecars else amount for name, amount in amounts.items()}
+        peak.update(_larger(at_once, peak))
         if role is Role.SIDECAR:
-            sidecars = plus(sidecars, amounts)
-            peak = most(peak, sidecars)
-        elif role is Role.INIT:
-            peak = most(peak, plus(sidecars, amounts))
+            sidecars.update(at_once)
     return most(running, peak) if peak else running
 
 
 def plus(*terms: Amounts) -> Amounts:
     total: Amounts = {}
     for term in terms:
-        for name, amount in term.items():
-            total[name] = total[name] + amount if name in total else amount  # adding fractions is slow, even to 0
+        _add(total, term)
     return total
+
+
+def _add(total: Amounts, term: Amounts) -> None:
+    for name, amount in term.items():
+        total[name] = total[name] + amount if name in total else amount  # adding fractions is slow, even to 0
 
 
 def most(one: Amounts, other: Amounts) -> Amounts:
     """The larger amount of each resource."""
-    return {**one, **{name: amount for name, amount in other.items() if name not in one or amount > one[name]}}
+    return {**one, **_larger(other, one)}
+
+
+def _larger(amounts: Amounts, known: Amounts) -> Amounts:
+    """Those that are larger than what is known, or new."""
+    return {name: amount for name, amount in amounts.items() if name not in known or amount > known[name]}
 
 
 def rounded(amounts: Mapping[str, Fraction]) -> dict[str, int]:

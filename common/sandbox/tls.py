@@ -22,10 +22,12 @@ def server_context(folder: Path) -> ssl.SSLContext:
     authority = ec.generate_private_key(ec.SECP256R1())
     issuer = _name("kubenexus-sandbox-ca")
     root = _builder(issuer, issuer, authority).add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
+    root = root.add_extension(_usage(signs_certificates=True), True)  # Python 3.13 trusts no authority without it
     (folder / "ca.crt").write_bytes(_signed(root, authority))
     key = ec.generate_private_key(ec.SECP256R1())
     leaf = _builder(_name("kubenexus-sandbox"), issuer, key)
     leaf = leaf.add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
+    leaf = leaf.add_extension(_usage(signs_certificates=False), True)
     leaf = leaf.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False)
     leaf = leaf.add_extension(_addresses(), False)
     leaf = leaf.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()), False)
@@ -40,6 +42,20 @@ def server_context(folder: Path) -> ssl.SSLContext:
 
 def _name(common: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
 
 
 def _addresses() -> x509.SubjectAlternativeName:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -14,8 +17,9 @@ from hypothesis import strategies as st
 from kubenexus.common import metrics
 from kubenexus.common.sandbox.patch import json_patch
 from kubenexus.common.vocabulary import GANG_MIN_AVAILABLE, GANG_NAME
-from kubenexus.webhook.app import create_app
-from kubenexus.webhook.cluster import Cluster, NamespaceFacts
+from kubenexus.webhook.app import LARGE, Hurried, create_app
+from kubenexus.webhook.cluster import Cluster, Glance, NamespaceFacts
+from kubenexus.webhook.quick import JSON, Review
 from tests.admission import cluster, pod, review
 from tests.owners import Known, job, raw_pod
 
@@ -67,6 +71,27 @@ def test_error_of_ours_admits_with_a_warning_and_a_metric() -> None:
     assert counted("kubenexus_webhook_reviews_total", path="mutate", end="error") == before + 1
 
 
+@pytest.mark.parametrize("bulk", [0, LARGE])
+def test_large_reviews_are_unpacked_one_at_a_time(bulk: int) -> None:
+    """Whoever looks up the namespace waits for a second one who does so as well."""
+    together = threading.Barrier(2, timeout=5.0 if bulk == 0 else 0.2)
+
+    def meet(name: str) -> NamespaceFacts | None:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            together.wait()
+        return NamespaceFacts(name)
+
+    app = create_app(Cluster(meet, Known()), ready={}, live={})
+    body = json.dumps(review(pod().annotation("bulk", "x" * bulk)))
+
+    def ask(_: int) -> int:
+        return app.test_client().post("/mutate", data=body, content_type="application/json").status_code
+
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(ask, range(2))) == [200, 200]
+    assert together.broken == (bulk > 0)
+
+
 def test_health_is_told() -> None:
     assert client().get("/healthz").status_code == 200
     ready = client().get("/readyz")
@@ -92,3 +117,27 @@ def test_any_json_gets_a_valid_answer(path: str, body: object) -> None:
     assert response["uid"] == (uid if isinstance(uid, str) else "")
     assert isinstance(response["allowed"], bool)
     assert all(len(warning) <= 120 for warning in response.get("warnings", ()))
+
+
+@pytest.mark.parametrize("path", ["/mutate", "/validate"])
+@given(body=values | reviews)
+def test_an_answer_at_once_is_the_usual_one(path: str, body: object) -> None:
+    world = cluster(job())
+    app = create_app(world, ready={}, live={}, hurried=Hurried(world, Glance()))
+    sent = json.dumps(body).encode()
+    assert app.at_once(Review(path, sent)) == app.test_client().post(path, data=sent, content_type=JSON).data
+
+
+@pytest.mark.parametrize(
+    ("body", "missed"),
+    [
+        pytest.param(b"{", False, id="no JSON"),
+        pytest.param(json.dumps(review(pod())).encode(), True, id="a look-up that may be worth a wait"),
+    ],
+)
+def test_what_takes_time_is_not_answered_at_once(body: bytes, missed: bool) -> None:
+    glance = Glance()
+    world = Cluster(lambda _: glance.await_(lambda: None), Known())
+    app = create_app(world, ready={}, live={}, hurried=Hurried(world, glance))
+    assert app.at_once(Review("/mutate", body)) is None
+    assert glance.missed is missed

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from kubenexus.common import quantity
 from kubenexus.common.objects import ProjectionError, Qos, RequestOptions, pod_requests, pod_resources
+from kubenexus.common.objects.requests import Role, aggregate
 from tests.builders import PodBuilder, pod
 from tests.shared import conformance
 
@@ -43,6 +45,25 @@ def test_sums_of_containers_alone(case: Case) -> None:
     resources, options = pod_resources(case["pod"]), options_of(case)
     assert resources.container_requests(options) == exact(case["want"]["requests"])
     assert resources.container_limits(options) == exact(case["want"]["limits"])
+
+
+class Counted(Fraction):
+    """An amount that counts how often amounts are compared."""
+
+    compared = 0
+
+    def __gt__(self, other: Any) -> bool:
+        Counted.compared += 1
+        return super().__gt__(other)
+
+
+@pytest.mark.parametrize("role", Role)
+def test_work_grows_no_faster_than_a_pod(role: Role) -> None:
+    """Thousands of containers with a resource of their own each fit in one pod, and admission waits for the sum."""
+    Counted.compared = 0
+    many = 1000
+    assert len(aggregate((role, {f"example.com/{number}": Counted(1)}) for number in range(many))) == many
+    assert Counted.compared <= 2 * many
 
 
 @pytest.mark.parametrize("case", conformance("podrequests", "nodeInfoRequests"))

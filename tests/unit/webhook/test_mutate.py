@@ -222,25 +222,41 @@ def test_nothing_is_listed_for_a_policy_that_aligns_nothing(policy: str) -> None
     assert sets(pod().gpu(1).annotation(v.NUMA_POLICY, policy)) == {SCHEDULER: v.SCHEDULER_NAME}
 
 
+@pytest.mark.parametrize("text", ["x", "é"])
+def test_annotations_that_are_full_stay_as_they_are(text: str) -> None:
+    """An API server takes 256 KiB of them; a pod that has so much must not fail because of us."""
+    most = 256 * 1024 - len("bulk")
+    full = pod().gpu(1).annotation("bulk", text * (most // len(text.encode())))
+    found = answer(review(full), cluster(), mutate=True)
+    assert not found.patched
+    assert warnings(found) == ["the annotations of the pod leave no room for ours, so nothing was set: shorten them."]
+    roomy = pod().gpu(1).annotation("bulk", text * (most // len(text.encode()) - 1000))
+    assert size_of(mutated(roomy, cluster())["metadata"]["annotations"]) <= 256 * 1024
+
+
+def size_of(annotations: dict[str, str]) -> int:
+    return sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+
+
 @pytest.mark.parametrize(
     ("notes", "builder", "warning"),
     [
         pytest.param(
             {v.DEFAULT_NUMA_POLICY: "strict"},
             pod().gpu(1),
-            f"{v.DEFAULT_NUMA_POLICY} of namespace team is not known and was passed over.",
+            f"{v.DEFAULT_NUMA_POLICY} of namespace team is not known and was passed over: tell an administrator.",
             id="a NUMA policy that does not exist",
         ),
         pytest.param(
             {v.DEFAULT_WORKLOAD_TYPE: "game"},
             pod(),
-            f"{v.DEFAULT_WORKLOAD_TYPE} of namespace team is not known and was passed over.",
+            f"{v.DEFAULT_WORKLOAD_TYPE} of namespace team is not known and was passed over: tell an administrator.",
             id="a workload type that does not exist",
         ),
         pytest.param(
             {v.DEFAULT_NUMA_POLICY: "isolated"},
             pod().gpu(1),
-            "NUMA policy isolated, the namespace's default, is not set: the pod requests no CPU.",
+            "NUMA policy isolated, the namespace's default, is not set: the pod requests no CPU; request some.",
             id="isolated for a pod without CPUs",
         ),
     ],

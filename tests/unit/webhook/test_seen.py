@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kubenexus.common.gangs import GangKey
+from kubenexus.common.vocabulary import TENANT_TIER
 from kubenexus.webhook.review import answer
 from kubenexus.webhook.seen import LATELY, MOST, SeenSizes
 from tests.admission import cluster, pod, review
+from tests.builders import Builder
 
 GANG = GangKey("team", "g")
 
@@ -31,6 +35,22 @@ def test_memory_is_bounded() -> None:
     for number in range(3 * MOST):
         seen.other(GangKey("team", str(number)), 1)
     assert len(seen._sizes) <= MOST
+
+
+@pytest.mark.parametrize(
+    ("builder", "request_fields"),
+    [
+        pytest.param(pod().gang("g", 8), {"dryRun": True}, id="a dry run"),
+        pytest.param(pod().gang("g", 8).label(TENANT_TIER, "gold"), {}, id="a pod that is denied"),
+        pytest.param(pod().gang("g", 8).label("a", "b"), {"old": pod().gang("g", 8)}, id="a change"),
+    ],
+)
+def test_who_is_no_new_member_is_not_remembered(builder: Builder, request_fields: dict[str, Any]) -> None:
+    world = cluster(other_size=SeenSizes(lambda: 0.0).other)
+    operation = "UPDATE" if "old" in request_fields else "CREATE"
+    answer(review(builder, operation, **request_fields), world, mutate=False)
+    second = answer(review(pod().gang("g", 4)), world, mutate=False)
+    assert "warnings" not in second.body["response"]
 
 
 def test_the_second_member_is_warned() -> None:
