@@ -1,7 +1,8 @@
 """The files of the chart that are generated: its README and schema from values.yaml, its rules from the components.
 
-The comment above a value describes it. Lines that begin with `@` are not for readers: `@one-of a, b` and `@items type`
-narrow the schema, `@also type` widens it, and `@free` marks a map whose keys Kubernetes or the user defines.
+The comment above a value describes it. Lines that begin with `@` are not for readers: `@one-of a, b`, `@range 1 9` and
+`@items type` narrow the schema, `@also type` widens it, `@free` marks a map whose keys Kubernetes or the user defines.
+Every value must be there, so that null takes none away, except those marked `@optional`.
 """
 
 from __future__ import annotations
@@ -108,7 +109,13 @@ def schema_page() -> str:
 
 def _closed(values: list[Value], more: dict[str, Any] | None = None) -> dict[str, Any]:
     properties = {value.name: _schema(value) for value in values}
-    return {"type": "object", "additionalProperties": False, "properties": properties | (more or {})}
+    required = [value.name for value in values if "optional" not in value.marks]
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": required,
+        "properties": properties | (more or {}),
+    }
 
 
 def _schema(value: Value) -> dict[str, Any]:
@@ -118,8 +125,11 @@ def _schema(value: Value) -> dict[str, Any]:
     schema: dict[str, Any] = {"description": value.about, "type": [value.kind, also] if also else value.kind}
     if choices := value.marks.get("one-of"):
         schema["enum"] = choices.split(", ")
+    numbers = schema
     if items := value.marks.get("items"):
-        schema["items"] = {"type": items}
+        schema["items"] = numbers = {"type": items}
+    if span := value.marks.get("range"):
+        numbers["minimum"], numbers["maximum"] = map(int, span.split())
     return schema
 
 

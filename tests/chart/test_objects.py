@@ -147,6 +147,12 @@ def test_one_kind_of_agent_goes_everywhere_without_gpus(helm: Helm) -> None:
     assert "affinity" not in only["spec"]["template"]["spec"]
 
 
+def test_selectors_of_nodes_are_texts(helm: Helm) -> None:
+    words = [f"{name}.nodeSelector.gpu=true" for name in ("agent", "scheduler", "webhook")]
+    pods = pod_templates(helm.objects(*(word for setting in words for word in ("--set", setting))))
+    assert [pod["nodeSelector"] for pod in pods.values() if "nodeSelector" in pod] == [{"gpu": "true"}] * 4
+
+
 def test_replicas_survive_a_drain(objects: list[Obj]) -> None:
     for deployment in of_kind(objects, "Deployment"):
         spec = deployment["spec"]
@@ -320,6 +326,31 @@ def test_alerts_ask_for_metrics_that_exist_and_have_a_runbook(everything: list[O
         assert f"\n## {alert['alert']}\n" in runbook
         anchor = alert["annotations"]["runbook_url"].rpartition("#")[2]
         assert anchor == alert["alert"].lower()
+
+
+NOTES = [
+    ("all of it", [], ["what the agents found", "kubectl label namespace", "localhost/kubenexus"], ["schedulerName:"]),
+    ("an image", ["image.repository=registry.example/kubenexus"], ["kubectl label namespace"], ["localhost"]),
+    ("no webhook", ["webhook.enabled=false"], ["schedulerName: kubenexus-scheduler"], ["kubectl label namespace"]),
+    ("no scheduler", ["scheduler.enabled=false"], ["they wait until one of"], ["The webhook is off"]),
+    (
+        "agents only",
+        ["scheduler.enabled=false", "webhook.enabled=false"],
+        ["what the agents found"],
+        ["kubectl label namespace", "schedulerName:", "they wait"],
+    ),
+    ("no agents", ["agent.enabled=false"], ["See that all is well:"], ["kubectl get nodes", "count as GPU nodes"]),
+]
+
+
+@pytest.mark.parametrize("helm", [4], indirect=True, ids=["helm 4"])
+@pytest.mark.parametrize(("settings", "said", "unsaid"), rows(NOTES))
+def test_notes_say_what_to_do_next(helm: Helm, settings: list[str], said: list[str], unsaid: list[str]) -> None:
+    words = [word for setting in settings for word in ("--set", setting)]
+    shown = helm.do("install", "kubenexus", CHART, "--namespace", SPACE, "--dry-run=client", *words)
+    notes = shown.partition("\nNOTES:\n")[2]
+    assert [text for text in said if text not in notes] == []
+    assert [text for text in unsaid if text in notes] == []
 
 
 def test_hooks_clean_up_behind_themselves(objects: list[Obj]) -> None:

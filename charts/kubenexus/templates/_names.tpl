@@ -22,6 +22,13 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
+{{- /* A map whose values are texts, also where YAML or `--set` made `true` or a number of one. */ -}}
+{{- define "kubenexus.texts" -}}
+{{- range $key, $value := . }}
+{{ $key }}: {{ $value | quote }}
+{{- end }}
+{{- end -}}
+
 {{- define "kubenexus.image" -}}
 {{- with .Values.image -}}
 {{- if .digest -}}

@@ -18,7 +18,7 @@ runtimeClassName: {{ .gpu.runtimeClassName }}
 {{- end }}
 {{- with .nodeSelector }}
 nodeSelector:
-  {{- toYaml . | nindent 2 }}
+  {{- include "kubenexus.texts" . | nindent 2 }}
 {{- end }}
 {{- if .gpu.enabled }}
 affinity:
