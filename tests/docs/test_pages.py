@@ -21,7 +21,10 @@ from tests.docs import pages
 from tests.docs.pages import ROOT
 
 ALL = [pytest.param(page, id=pages.title(page)) for page in pages.pages()]
-FOREIGN_OPTIONS = {"--create-namespace", "--field-selector", "--set", "--reuse-values", "--show-labels"}
+FOREIGN_OPTIONS = {
+    *("--create-namespace", "--reset-then-reuse-values", "--reuse-values", "--set"),
+    *("--field-selector", "--show-labels"),
+}
 """options of kubectl and helm that the prose names"""
 
 

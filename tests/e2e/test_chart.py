@@ -27,7 +27,7 @@ from kubenexus.common.kube.resources import (
     VALIDATING_WEBHOOKS,
 )
 from kubenexus.webhook.certs import Holdings, Step, renewed, service_names
-from tests.chart.helm import CHART, EVERY_SET, ROOT, get_helm
+from tests.chart.helm import CHART, EVERY_SET, ROOT, get_helm, shown
 from tests.chart.kubelet import PATIENCE
 from tests.chart.plane import everything
 from tests.chart.site import Site
@@ -129,12 +129,24 @@ def gpus_are_given(site: Site, namespace: str) -> None:
 def upgrade(site: Site) -> None:
     """There and back, only what was changed changes: certificates, trust and the scheduler's Lease stay."""
     kept = what_runs_writes(site)
-    site.helm_do("upgrade", CHART, "--reuse-values", "--set", "scheduler.bindThreads=4")
+    site.helm_do("upgrade", CHART, "--reset-then-reuse-values", "--set", "scheduler.bindThreads=4")
     assert "--bind-threads=4" in scheduler_words(site)
     site.helm_do("rollback")
     assert "--bind-threads=32" in scheduler_words(site)
     assert what_runs_writes(site) == kept
     assert v.GPU_COUNT in site.node_metadata()[site.gpu.node]["labels"]
+
+
+def test_upgrade_from_a_chart_that_knew_fewer_values(site: Site, tmp_path: Path) -> None:
+    """As the page says: what the user set stays, and what is new has its default."""
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nname: kubenexus\nversion: 0.0.1\n")
+    (tmp_path / "values.yaml").write_text("image: {repository: localhost/kubenexus}\n")
+    site.helm_do("install", tmp_path, "--set", "image.repository=registry.example/mine")
+    _, _, _, *words = shown("docs/upgrade.md", "upgrade kubenexus charts/kubenexus")
+    kept = [word for word in words if word not in ("--namespace", v.SYSTEM_NAMESPACE, "--wait")]
+    assert "image: registry.example/mine:" in site.helm_do("upgrade", CHART, *kept, "--dry-run=server")
+    site.helm_do("uninstall")
 
 
 def scheduler_words(site: Site) -> list[str]:
