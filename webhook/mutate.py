@@ -60,7 +60,7 @@ def mutation(pod: Subject) -> Mutation:
 
 
 def _is_ours(pod: Subject) -> bool:
-    return pod.scheduler in (*DEFAULT_SCHEDULERS, pod.cluster.scheduler_name) and not pod.is_placed
+    return pod.scheduler in (*DEFAULT_SCHEDULERS, *pod.cluster.schedulers) and not pod.is_placed
 
 
 def _is_whole(pod: Subject) -> bool:
@@ -82,11 +82,11 @@ def _is_absent(step: Step, pod: Obj) -> bool:
 
 
 def _scheduler(pod: Subject, namespace: NamespaceFacts) -> Step | None:
-    ours = pod.cluster.scheduler_name
-    if pod.scheduler == ours:
+    ours = pod.cluster.schedulers
+    if pod.scheduler in ours:
         return None
     why = f"namespace {namespace.name} has {v.INJECT}={v.Inject.ENABLED}"
-    return Step("schedulerName", {SCHEDULER: ours}, why)
+    return Step("schedulerName", {SCHEDULER: ours[0]}, why)
 
 
 def _gang(pod: Subject) -> Step | None:

@@ -31,7 +31,7 @@ RULES: Final[tuple[Rule, ...]] = (
 
 def is_judged(pod: Subject) -> bool:
     """Whether the pod is any business of ours: it asks for our scheduler, or stands where pods get it."""
-    return pod.scheduler == pod.cluster.scheduler_name or pod.opted_in
+    return pod.scheduler in pod.cluster.schedulers or pod.opted_in
 
 
 def judge(pod: Subject, before: Subject | None = None) -> list[Finding]:

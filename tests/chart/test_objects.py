@@ -256,6 +256,16 @@ def test_the_webhook_leaves_the_system_and_itself_alone(objects: list[Obj]) -> N
         assert "objectSelector" not in each
 
 
+def test_the_webhook_knows_every_profile(everything: list[Obj]) -> None:
+    pod = pod_templates(everything)["Deployment/nexus-webhook"]
+    assert "--scheduler-name=batch,serving" in pod["containers"][0]["args"]
+    [validating] = of_kind(everything, "ValidatingWebhookConfiguration")
+    [condition] = [
+        one for each in validating["webhooks"] for one in each["matchConditions"] if "schedulerName" in str(one)
+    ]
+    assert condition["expression"] == 'object.spec.schedulerName in ["batch","serving"]'
+
+
 @pytest.mark.parametrize(
     ("values", "mounted"),
     [("existing-secret", {"secretName": "webhook-tls"}), ("certmanager", {"secretName": "kubenexus-webhook-certs"})],

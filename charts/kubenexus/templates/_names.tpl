@@ -44,6 +44,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- (first (.Values.scheduler.profiles | default (list dict))).schedulerName -}}
 {{- end -}}
 
+{{- /* The names of all profiles, as a list in YAML. */ -}}
+{{- define "kubenexus.schedulerNames" -}}
+{{- $names := list -}}
+{{- range .Values.scheduler.profiles -}}{{- $names = append $names .schedulerName -}}{{- end -}}
+{{- toJson $names -}}
+{{- end -}}
+
 {{- /* The user name of a component's ServiceAccount: (list $ "agent"). */ -}}
 {{- define "kubenexus.user" -}}
 {{- printf "system:serviceaccount:%s:%s-%s" (first .).Release.Namespace (include "kubenexus.fullname" (first .)) (last .) -}}
