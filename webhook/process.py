@@ -43,7 +43,7 @@ class Webhook:
             self._parts.append(rotation)
             ready["secret"], live["rotation"] = rotation.check, rotation.alive
         if health:
-            self._parts.append(Server(health, ready=ready, live=live))
+            self._parts.append(Server(health, "webhook", ready=ready, live=live))
         metrics.WEBHOOK_CERTIFICATE_SECONDS.set_function(lambda: tls.seconds_left(wall_clock()))
         glance = Glance()
         hurried = Hurried(watching.cluster(schedulers, glance), glance)
