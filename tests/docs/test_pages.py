@@ -65,6 +65,15 @@ def test_picture_is_used_describes_itself_and_fits_its_frame(picture: Path) -> N
         assert float(text.attrib["y"]) < height
 
 
+@pytest.mark.parametrize("component", ["agent", "webhook", "scheduler"])
+def test_files_in_a_picture_are_in_the_tree(component: str) -> None:
+    root = ElementTree.parse(ROOT / "docs" / f"{component}.svg").getroot()
+    texts = [text.text or "" for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    named = {name for text in texts for name in re.findall(r"(?<![/\w])(?:\w+/)+(?:\w+\.py)?|\w+\.py", text)}
+    assert len(named) > 4
+    assert [name for name in named if not [*(ROOT / component).rglob(name)]] == []
+
+
 # --- Names
 
 

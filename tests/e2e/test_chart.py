@@ -46,6 +46,14 @@ def no_right_is_missing(running: Running) -> None:
     assert [line for line in asked if 'code="403"' in line] == []
 
 
+def metrics_are_those_of(component: str, running: Running) -> None:
+    """No other component's, which would be zeros that alerts take seriously."""
+    others = {"agent", "scheduler", "webhook"} - {component}
+    lines = running.metrics().splitlines()
+    assert [line for line in lines if line.startswith(tuple(f"kubenexus_{other}_" for other in others))] == []
+    assert any(line.startswith(f"kubenexus_{component}_") for line in lines)
+
+
 def test_install_use_upgrade_uninstall(site: Site) -> None:
     namespace = unique("team")
     site.client.create(NAMESPACES, {"metadata": {"name": namespace, "labels": {v.INJECT: "enabled"}}})
@@ -61,8 +69,9 @@ def test_install_use_upgrade_uninstall(site: Site) -> None:
             quick_start(site, namespace)
             gpus_are_given(site, namespace)
             assert "a pod there is given to kubenexus-scheduler" in site.helm_test()
-            for running in (agent, scheduler, webhook):
+            for name, running in (("agent", agent), ("scheduler", scheduler), ("webhook", webhook)):
                 no_right_is_missing(running)
+                metrics_are_those_of(name, running)
             upgrade(site)
         # This agent goes on for a while, as a pod may; it has no rights any more and puts nothing back.
         assert f"{site.gpu.node}: removed" in site.uninstall()
