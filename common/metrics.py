@@ -77,7 +77,10 @@ def text(component: str) -> bytes:
 def documentation() -> str:
     """The declared metrics as a page of Markdown, a table sorted by name."""
     rows = [f"| `{m.name}` | {m.kind} | {', '.join(f'`{x}`' for x in m.labels)} | {m.help} |" for m in sorted(DECLARED)]
-    return "\n".join(["# Metrics", "", "| metric | type | labels | meaning |", "|---|---|---|---|", *rows, ""])
+    about = "A component serves those with its own name in them, and those with nobody's."
+    return "\n".join(
+        ["# Metrics", "", about, "", "| metric | type | labels | meaning |", "|---|---|---|---|", *rows, ""]
+    )
 
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)

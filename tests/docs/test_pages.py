@@ -41,6 +41,12 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert lost == []
 
 
+def test_the_index_has_every_page() -> None:
+    index = ROOT / "docs" / "README.md"
+    listed = {(index.parent / link.partition("#")[0]).resolve() for link in pages.links(index) if ":" not in link}
+    assert {*(ROOT / "docs").rglob("*.md")} - listed == {index}
+
+
 def test_every_page_can_be_found_from_the_readme() -> None:
     found, ahead = set(), [ROOT / "README.md"]
     while ahead:

@@ -43,7 +43,7 @@ def test_a_component_serves_its_own_metrics_only(component: str) -> None:
 
 
 def test_the_table_has_a_row_for_each() -> None:
-    title, _, header, rule, *rows = metrics.documentation().splitlines()
+    title, _, _, _, header, rule, *rows = metrics.documentation().splitlines()
     assert (title, header, rule) == ("# Metrics", "| metric | type | labels | meaning |", "|---|---|---|---|")
     assert [row.split("`")[1] for row in rows] == sorted(metric.name for metric in DECLARED)
     row = next(row for row in rows if "kubenexus_events_dropped_total" in row)
