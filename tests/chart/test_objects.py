@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kubenexus.agent.publish import rights as agent
-from kubenexus.common import metrics, vocabulary
+from kubenexus.common import vocabulary
 from kubenexus.common.cli import COMMANDS
 from kubenexus.common.config import SchedulerConfiguration, load_yaml
 from kubenexus.scheduler import rights as scheduler
@@ -132,19 +132,31 @@ def test_a_driver_of_the_host_makes_only_agents_on_gpu_nodes_privileged(helm: He
 
 
 def test_every_node_has_one_kind_of_agent(objects: list[Obj]) -> None:
-    terms = [
-        one(objects, "DaemonSet", name)["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
-        for name in ("kubenexus-agent", "kubenexus-agent-gpu")
-    ]
-    wanted = [term["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] for term in terms]
-    [[cpu], [gpu]] = [[one_of["matchExpressions"][0] for one_of in each] for each in wanted]
+    (_, cpu), (_, gpu) = (
+        expressions(one(objects, "DaemonSet", name)) for name in ("kubenexus-agent", "kubenexus-agent-gpu")
+    )
     assert (cpu["operator"], gpu["operator"]) == ("NotIn", "In")
     assert (cpu["key"], cpu["values"]) == (gpu["key"], gpu["values"])
 
 
 def test_one_kind_of_agent_goes_everywhere_without_gpus(helm: Helm) -> None:
     [only] = of_kind(helm.objects("--set", "agent.gpu.enabled=false"), "DaemonSet")
-    assert "affinity" not in only["spec"]["template"]["spec"]
+    assert expressions(only) == [NOT_WINDOWS]
+
+
+def test_agents_keep_off_windows_whose_taints_they_tolerate(objects: list[Obj]) -> None:
+    for agents in of_kind(objects, "DaemonSet"):
+        assert NOT_WINDOWS in expressions(agents)
+
+
+NOT_WINDOWS = {"key": "kubernetes.io/os", "operator": "NotIn", "values": ["windows"]}
+
+
+def expressions(workload: Obj) -> list[Obj]:
+    """What the nodes of a workload must be like."""
+    wanted = workload["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    [term] = wanted["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    return [*term["matchExpressions"]]
 
 
 def test_selectors_of_nodes_are_texts(helm: Helm) -> None:
@@ -313,7 +325,7 @@ def test_the_policy_knows_every_name_that_the_agent_writes(objects: list[Obj]) -
     assert f"startsWith('{vocabulary.DRA_DRIVER}/')" in text
 
 
-# --- Names and alerts
+# --- Names and hooks
 
 
 def test_releases_stand_side_by_side(helm: Helm) -> None:
@@ -321,65 +333,6 @@ def test_releases_stand_side_by_side(helm: Helm) -> None:
     first, second = ({(obj["kind"], obj["metadata"]["name"]) for obj in each} for each in rendered)
     assert not first & second
     assert ("Deployment", "b-kubenexus-scheduler") in second
-
-
-def alerts_of(objects: list[Obj]) -> list[Obj]:
-    [rule] = of_kind(objects, "PrometheusRule")
-    return [alert for group in rule["spec"]["groups"] for alert in group["rules"]]
-
-
-def test_alerts_ask_for_labels_that_metrics_have(everything: list[Obj]) -> None:
-    """And for values of them that their meaning names; who scraped it adds namespace and pod."""
-    known = {metric.name: metric for metric in metrics.DECLARED}
-    asked = [found for one in alerts_of(everything) for found in re.findall(r"(kubenexus_\w+){([^}]*)}", one["expr"])]
-    assert len(asked) > 12
-    for name, selectors in asked:
-        labels = dict(re.findall(r'(\w+)!?="([^"]*)"', selectors))
-        assert labels.pop("namespace") == SPACE
-        assert labels.keys() <= {*known[name].labels}, name
-        words = [value for label, value in labels.items() if label != "lease"]
-        assert [word for word in words if f"`{word}`" not in known[name].help] == [], name
-    split = [word for one in alerts_of(everything) for word in re.findall(r"by \(([^)]*)\)", one["expr"])]
-    assert {label.strip() for labels in split for label in labels.split(",")} == {"pod", "resource", "reason"}
-
-
-def test_alerts_ask_for_metrics_that_exist_and_have_a_runbook(everything: list[Obj]) -> None:
-    alerts = alerts_of(everything)
-    known = metrics.documentation()
-    runbook = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
-    assert len(alerts) > 8
-    for alert in alerts:
-        asked = re.findall(r"kubenexus_\w+", alert["expr"])
-        assert asked
-        assert [name for name in asked if f"`{name}`" not in known] == [], alert["alert"]
-        assert f"\n## {alert['alert']}\n" in runbook
-        anchor = alert["annotations"]["runbook_url"].rpartition("#")[2]
-        assert anchor == alert["alert"].lower()
-
-
-NOTES = [
-    ("all of it", [], ["what the agents found", "kubectl label namespace", "localhost/kubenexus"], ["schedulerName:"]),
-    ("an image", ["image.repository=registry.example/kubenexus"], ["kubectl label namespace"], ["localhost"]),
-    ("no webhook", ["webhook.enabled=false"], ["schedulerName: kubenexus-scheduler"], ["kubectl label namespace"]),
-    ("no scheduler", ["scheduler.enabled=false"], ["they wait until one of"], ["The webhook is off"]),
-    (
-        "agents only",
-        ["scheduler.enabled=false", "webhook.enabled=false"],
-        ["what the agents found"],
-        ["kubectl label namespace", "schedulerName:", "they wait"],
-    ),
-    ("no agents", ["agent.enabled=false"], ["See that all is well:"], ["kubectl get nodes", "count as GPU nodes"]),
-]
-
-
-@pytest.mark.parametrize("helm", [4], indirect=True, ids=["helm 4"])
-@pytest.mark.parametrize(("settings", "said", "unsaid"), rows(NOTES))
-def test_notes_say_what_to_do_next(helm: Helm, settings: list[str], said: list[str], unsaid: list[str]) -> None:
-    words = [word for setting in settings for word in ("--set", setting)]
-    shown = helm.do("install", "kubenexus", CHART, "--namespace", SPACE, "--dry-run=client", *words)
-    notes = shown.partition("\nNOTES:\n")[2]
-    assert [text for text in said if text not in notes] == []
-    assert [text for text in unsaid if text in notes] == []
 
 
 def test_hooks_clean_up_behind_themselves(objects: list[Obj]) -> None:

@@ -29,6 +29,22 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end -}}
 
+{{- /* A map as a selector of labels. */ -}}
+{{- define "kubenexus.selector" -}}
+{{- $pairs := list -}}
+{{- range $key, $value := . -}}{{- $pairs = append $pairs (printf "%s=%v" $key $value) -}}{{- end -}}
+{{- join "," $pairs -}}
+{{- end -}}
+
+{{- /* What `kubenexus doctor` need not look at, because it is not there. */ -}}
+{{- define "kubenexus.unseen" -}}
+{{- $unseen := list -}}
+{{- $onNodes := or (has "labels" .Values.agent.publish) (has "annotation" .Values.agent.publish) -}}
+{{- if not (and .Values.agent.enabled $onNodes) -}}{{- $unseen = append $unseen "nodes" -}}{{- end -}}
+{{- if not .Values.scheduler.enabled -}}{{- $unseen = append $unseen "scheduler" -}}{{- end -}}
+{{- join "," $unseen -}}
+{{- end -}}
+
 {{- define "kubenexus.image" -}}
 {{- with .Values.image -}}
 {{- if .digest -}}
