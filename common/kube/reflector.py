@@ -123,6 +123,7 @@ class Reflector(Generic[V]):
         metrics.REFLECTOR_STALENESS.labels(str(self._res)).set_function(self.staleness)
         metrics.REFLECTOR_OBJECTS.labels(str(self._res)).set_function(lambda: len(self._mirror.cache))
         metrics.REFLECTOR_SYNCED.labels(str(self._res)).set_function(lambda: float(self.synced))
+        metrics.REFLECTOR_UNREADABLE.labels(str(self._res))  # 0 from the start: alerts see only what grows
         self._thread.start()
 
     def stop(self, timeout: float = 5.0) -> None:

@@ -348,7 +348,11 @@ def test_chart_and_package_have_one_version() -> None:
     chart = (CHART / "Chart.yaml").read_text(encoding="utf-8")
     setup = (ROOT / "setup.cfg").read_text(encoding="utf-8")
     versions = re.findall(r"^(?:version|appVersion): (\S+)", chart, re.M) + re.findall(r"^version = (\S+)", setup, re.M)
-    assert len(versions) == 3
+    versions += re.findall(r"^ARG VERSION=(\S+)", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.M)
+    assert len(versions) == 4
+    shown = [ROOT / "README.md", ROOT / "Dockerfile", *(ROOT / "docs").glob("*.md")]
+    versions += [found for page in shown for found in re.findall(r"kubenexus:(\d+\.\d+\.\d+)", page.read_text("utf-8"))]
+    assert len(versions) > 8
     assert len(set(versions)) == 1
 
 

@@ -67,6 +67,15 @@ def test_error_of_ours_admits_with_a_warning_and_a_metric() -> None:
     assert counted("kubenexus_webhook_reviews_total", path="mutate", end="error") == before + 1
 
 
+@pytest.mark.parametrize("path", ["mutate", "validate"])
+def test_errors_that_have_not_happened_yet_are_counted_as_zero(path: str) -> None:
+    """An alert on an increase never sees a series that begins with 1."""
+    client()
+    assert (
+        metrics.REGISTRY.get_sample_value("kubenexus_webhook_reviews_total", {"path": path, "end": "error"}) is not None
+    )
+
+
 def test_health_is_told() -> None:
     assert client().get("/healthz").status_code == 200
     ready = client().get("/readyz")

@@ -14,7 +14,9 @@ from hack.control_plane import binaries
 from hack.control_plane.cluster import Cluster
 from hack.kubelet.containers import Running
 from kubenexus.common import vocabulary as v
+from kubenexus.common.kube.client import Client
 from kubenexus.common.kube.clocks import wall_clock
+from kubenexus.common.kube.errors import Forbidden
 from kubenexus.common.kube.resources import (
     DEPLOYMENTS,
     JOBS,
@@ -27,7 +29,7 @@ from kubenexus.common.kube.resources import (
     VALIDATING_WEBHOOKS,
 )
 from kubenexus.webhook.certs import Holdings, Step, renewed, service_names
-from tests.chart.helm import CHART, EVERY_SET, ROOT, get_helm, shown
+from tests.chart.helm import CHART, EVERY_SET, ROOT, get_helm, pod_templates, shown
 from tests.chart.kubelet import PATIENCE
 from tests.chart.plane import everything
 from tests.chart.site import Site
@@ -225,6 +227,35 @@ def test_every_value_set_is_accepted(values: Path, plane: Cluster) -> None:
     done = subprocess.run(command, input=items, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("(server dry run)") == len(objects)
+
+
+@EVERY_SET
+def test_only_agents_need_more_than_the_restricted_standard(values: Path, plane: Cluster) -> None:
+    """They read /sys of the host; all other pods are admitted where Pod Security is at its strictest."""
+    name = unique("restricted")
+    with Client.connect(str(plane.kubeconfig), agent="test") as client:
+        client.create(
+            NAMESPACES, {"metadata": {"name": name, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
+        )
+        until(lambda: client.list(SERVICE_ACCOUNTS, name).items, PATIENCE)
+        refused = {
+            made
+            for made, spec in pod_templates(get_helm(3).objects("--values", values)).items()
+            if not admitted(client, name, spec)
+        }
+    assert all(made.startswith("DaemonSet/") for made in refused)
+    assert refused, "or the namespace lets everybody in"
+
+
+def admitted(client: Client, namespace: str, spec: Obj) -> bool:
+    """Whether a pod like this could be created there, whatever account and classes it is to have."""
+    elsewhere = ("serviceAccountName", "priorityClassName", "runtimeClassName")
+    bare = {key: value for key, value in spec.items() if key not in elsewhere}
+    try:
+        client.create(PODS, {"metadata": {"name": "tried"}, "spec": bare}, namespace, dry_run=True)
+    except Forbidden:
+        return False
+    return True
 
 
 def in_default(obj: Obj) -> Obj:
