@@ -146,6 +146,20 @@ def sample(name: str) -> float:
     return value
 
 
+def test_a_watch_that_was_given_up_does_not_grow_stale() -> None:
+    """As when an operator goes, with its kinds; an alert would take the silence for deafness."""
+    gauges = [f"kubenexus_reflector_{name}" for name in ("staleness_seconds", "objects", "synced")]
+    with serving(listing("a"), watching()) as server, Client(Access(lambda: Configuration(host=server.url))) as client:
+        reflector = Reflector(client, NODES, name_of, lambda _: None, called="gone")
+        reflector.start()
+        until(lambda: reflector.synced)
+        before = [metrics.REGISTRY.get_sample_value(name, {"resource": "gone"}) for name in gauges]
+        reflector.stop()
+    after = [metrics.REGISTRY.get_sample_value(name, {"resource": "gone"}) for name in gauges]
+    assert None not in before
+    assert after == [None] * 3
+
+
 def test_what_has_not_happened_yet_is_counted_as_zero() -> None:
     """An alert on an increase never sees a series that begins with 1."""
     with serving(listing("a"), watching()) as server, Client(Access(lambda: Configuration(host=server.url))) as client:
