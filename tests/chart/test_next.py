@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 
 import pytest
 
 from kubenexus.common import doctor
 from kubenexus.common.vocabulary import SYSTEM_NAMESPACE as SPACE
-from tests.chart.helm import CHART, Helm, pod_templates
+from tests.chart.helm import CHART, Helm, of_kind, pod_templates
 from tests.contract.objects import rows
 
 DOCTOR = [
@@ -39,6 +40,17 @@ def test_helm_test_looks_at_what_is_installed(
     doctor.configure(parser)
     args = parser.parse_args(words)
     assert ([*args.skip], args.nodes_with, args.try_in is not None) == (skipped, labels, tried)
+
+
+def test_helm_test_has_a_namespace_that_nobody_else_would_make(helm: Helm) -> None:
+    """Helm deletes what it finds under the name of a hook, and with a namespace all that is in it."""
+    names = [one["metadata"]["name"] for name in ("a", "b") for one in of_kind(helm.objects(release=name), "Namespace")]
+    assert all(re.fullmatch(r"[ab]-kubenexus-test-[0-9a-f]{8}", name) for name in names), names
+    rendered = helm.objects(release="a")
+    [args] = [pod["containers"][0]["args"] for name, pod in pod_templates(rendered).items() if name.startswith("Pod/")]
+    assert f"--try-in={names[0]}" in args
+    inside = [one["kind"] for one in rendered if one["metadata"].get("namespace") == names[0]]
+    assert sorted(inside) == ["Role", "RoleBinding"]
 
 
 NOTES = [

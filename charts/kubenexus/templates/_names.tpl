@@ -22,6 +22,13 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
+{{- /* The namespace in which `helm test` tries a pod. Helm deletes what it finds under the name of a hook, so nobody else may
+have a namespace of that name. */ -}}
+{{- define "kubenexus.testNamespace" -}}
+{{- $place := printf "%s/%s" .Release.Namespace .Release.Name -}}
+{{- printf "%s-test-%s" (include "kubenexus.fullname" .) (sha256sum $place | trunc 8) -}}
+{{- end -}}
+
 {{- /* A map whose values are texts, also where YAML or `--set` made `true` or a number of one. */ -}}
 {{- define "kubenexus.texts" -}}
 {{- range $key, $value := . }}
