@@ -79,11 +79,14 @@ def test_install_use_upgrade_uninstall(site: Site) -> None:
         assert f"{site.gpu.node}: removed" in site.uninstall()
         assert site.node_metadata() == bare
     site.kubectl("delete", "jobs", "--all", "--namespace", namespace, "--wait=false")
-    tried_in = f"{site.release}-test-"
-    names = lambda: [each["metadata"]["name"] for each in site.client.list(NAMESPACES).items]  # noqa: E731
-    until(lambda: not [name for name in names() if name.startswith(tried_in)], PATIENCE)
+    until(lambda: not namespaces(site, f"{site.release}-test-"), PATIENCE)
     until(lambda: swept(site) <= before, PATIENCE)
     assert site.node_metadata() == bare
+
+
+def namespaces(site: Site, prefix: str) -> list[str]:
+    names = [each["metadata"]["name"] for each in site.client.list(NAMESPACES).items]
+    return [name for name in names if name.startswith(prefix)]
 
 
 def describe_the_plain_node(site: Site) -> None:
