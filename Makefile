@@ -21,7 +21,7 @@ fast: $(STAMP)   ## run the tests that need no real API server
 check: $(STAMP) dev ## lint, types, import contracts, packaging
 	@hack/check
 
-dev: $(STAMP)    ## links that let mypy and editors see the kubenexus package
+dev: $(STAMP)    ## install the command kubenexus and the tools into .venv, with links for mypy and editors
 	@mkdir -p .dev/kubenexus && for p in agent webhook scheduler common; do ln -sfn ../../$$p .dev/kubenexus/$$p; done
 
 format: $(STAMP) ## rewrite the code in the project's format

@@ -292,11 +292,22 @@ def test_others_certificates_are_mounted(helm: Helm, values: str, mounted: Obj) 
 
 def test_cert_manager_is_told_what_to_sign_and_where_to_put_its_name(helm: Helm) -> None:
     rendered = helm.objects("--values", CHART / "ci" / "certmanager.yaml")
-    [certificate] = of_kind(rendered, "Certificate")
+    certificate = one(rendered, "Certificate", "kubenexus-webhook")
     assert f"kubenexus-webhook.{SPACE}.svc" in certificate["spec"]["dnsNames"]
     for configuration in of_kind(rendered, "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
         notes = configuration["metadata"]["annotations"]
         assert notes["cert-manager.io/inject-ca-from"] == f"{SPACE}/{certificate['metadata']['name']}"
+
+
+def test_cert_manager_signs_with_an_authority_that_outlives_the_certificate(helm: Helm) -> None:
+    """Trust in a certificate that signs itself would change with it, and lag behind what is served."""
+    rendered = helm.objects("--values", CHART / "ci" / "certmanager.yaml")
+    authority = one(rendered, "Certificate", "kubenexus-webhook-authority")["spec"]
+    signer = one(rendered, "Issuer", one(rendered, "Certificate", "kubenexus-webhook")["spec"]["issuerRef"]["name"])
+    assert (authority["isCA"], signer["spec"]) == (True, {"ca": {"secretName": authority["secretName"]}})
+    assert one(rendered, "Issuer", authority["issuerRef"]["name"])["spec"] == {"selfSigned": {}}
+    own = helm.objects("--values", CHART / "ci" / "everything.yaml")
+    assert (len(of_kind(own, "Certificate")), of_kind(own, "Issuer")) == (1, [])
 
 
 # --- Policies

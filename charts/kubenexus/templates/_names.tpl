@@ -83,6 +83,13 @@ have a namespace of that name. */ -}}
 {{- (.Values.webhook.certificates | default dict).mode | default "" -}}
 {{- end -}}
 
+{{- /* Whether cert-manager is to sign with an authority of this chart; a text that is not empty if so. */ -}}
+{{- define "kubenexus.ownAuthority" -}}
+{{- if and .Values.webhook.enabled (eq (include "kubenexus.certificateMode" .) "certManager") -}}
+{{- if not .Values.webhook.certificates.issuerRef -}}yes{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "kubenexus.certificateSecret" -}}
 {{- if eq (include "kubenexus.certificateMode" .) "existingSecret" -}}
 {{- .Values.webhook.certificates.secretName -}}
