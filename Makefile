@@ -21,14 +21,15 @@ fast: $(STAMP)   ## run the tests that need no real API server
 check: $(STAMP) dev ## lint, types, import contracts, packaging
 	@hack/check
 
-dev: $(STAMP)    ## links that let mypy and editors see the kubenexus package
+dev: $(STAMP)    ## install the command kubenexus and the tools into .venv, with links for mypy and editors
 	@mkdir -p .dev/kubenexus && for p in agent webhook scheduler common; do ln -sfn ../../$$p .dev/kubenexus/$$p; done
 
 format: $(STAMP) ## rewrite the code in the project's format
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix-only --exit-zero .
 
-manifests: $(STAMP) ## render the installation as one YAML, dist/kubenexus.yaml
-	@mkdir -p dist && hack/manifests > dist/kubenexus.yaml && echo "dist/kubenexus.yaml"
+manifests: $(STAMP) ## render the installation as one YAML, dist/kubenexus.yaml, with the image of REGISTRY
+	@mkdir -p dist && hack/manifests $(if $(REGISTRY),--set image.repository=$(REGISTRY)/kubenexus) > dist/kubenexus.yaml
+	@echo "dist/kubenexus.yaml"
 
 $(STAMP): setup.cfg pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "KubeNexus needs Python 3.11 or newer: set PYTHON=/path/to/python3"; exit 1; }

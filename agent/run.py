@@ -139,7 +139,7 @@ def _serve(port: int, agenda: Agenda) -> Server:
     ready = {"published": lambda: agenda.ready(time.monotonic())}
     live = {"loop": lambda: agenda.alive(time.monotonic())}
     try:
-        server = Server(("", port), ready=ready, live=live)
+        server = Server(("", port), "agent", ready=ready, live=live)
     except (OSError, OverflowError) as error:
         raise CommandError(f"port {port} cannot be served: {error}; choose another --metrics-port.") from error
     server.start()

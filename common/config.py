@@ -156,7 +156,7 @@ def _join(path: str, key: str) -> str:
 
 def _suggest(word: str, known: list[str]) -> str:
     near = difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def _wrong(path: str, value: object, wanted: str) -> ConfigError:

@@ -22,13 +22,20 @@ from kubenexus.common.kube.client import Client
 from kubenexus.common.kube.clocks import wall_clock
 from kubenexus.common.kube.errors import ApiError, NotFound
 from kubenexus.common.kube.resources import LEASES, NODES, PODS
-from kubenexus.common.vocabulary import LEASE_NAME, NUMA_NODE_COUNT, SCHEDULER_NAME, SYSTEM_NAMESPACE
+from kubenexus.common.vocabulary import (
+    LEASE_NAME,
+    NUMA_NODE_COUNT,
+    SCHEDULER_NAME,
+    SYSTEM_NAMESPACE,
+    TOPOLOGY_SNAPSHOT,
+)
 
 Obj = dict[str, Any]
 
 OLDEST_MINOR = 34
 STALE_SECONDS = 60.0
 SHOWN = 3
+OS_LABEL = "kubernetes.io/os"
 RESTRICTED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 PROBE: Obj = {
     "metadata": {"generateName": "kubenexus-doctor-"},
@@ -52,6 +59,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--namespace", default=SYSTEM_NAMESPACE, help=f"of the scheduler (default: {SYSTEM_NAMESPACE})")
     parser.add_argument("--lease", default=LEASE_NAME, metavar="NAME", help=f"the scheduler's (default: {LEASE_NAME})")
     parser.add_argument("--skip", type=_names, default=(), metavar="LIST", help="of nodes,scheduler: not looked at")
+    parser.add_argument(
+        "--nodes-with", metavar="KEY=VALUE,…", help="labels of the nodes that have an agent (default: all)"
+    )
     parser.add_argument("--try-in", metavar="NAMESPACE", help="ask what would become of a pod in this namespace")
     parser.add_argument(
         "--scheduler-name", default=SCHEDULER_NAME, metavar="NAME", help="what that pod should be given"
@@ -82,7 +92,7 @@ def examine(client: Client, args: argparse.Namespace) -> Iterator[Finding]:
     """Everything, each by itself: what cannot be asked is a finding, too."""
     yield _asked("server", lambda: server(client.request("GET", "/version")))
     if "nodes" not in args.skip:
-        yield _asked("nodes", lambda: nodes(client.list(NODES).items))
+        yield _asked("nodes", lambda: nodes(client.list(NODES, label_selector=args.nodes_with).items))
     if "scheduler" not in args.skip:
         yield _asked("scheduler", lambda: scheduler(client.get(LEASES, args.lease, args.namespace), wall_clock()))
     if args.try_in:
@@ -108,7 +118,8 @@ def server(version: Obj) -> Finding:
 
 
 def nodes(found: Sequence[Obj]) -> Finding:
-    """Of all Nodes: an agent has described each of them."""
+    """Of all Nodes: an agent has described each of them, but for those that run Windows."""
+    found = [node for node in found if _labels(node).get(OS_LABEL) != "windows"]
     bare = sorted(node["metadata"]["name"] for node in found if not _described(node))
     if not found:
         return Finding("nodes", False, "there are none")
@@ -119,7 +130,12 @@ def nodes(found: Sequence[Obj]) -> Finding:
 
 
 def _described(node: Obj) -> bool:
-    return NUMA_NODE_COUNT in (node["metadata"].get("labels") or {})
+    """By labels or by the annotation; agents may be told to leave either out."""
+    return NUMA_NODE_COUNT in _labels(node) or TOPOLOGY_SNAPSHOT in (node["metadata"].get("annotations") or {})
+
+
+def _labels(node: Obj) -> dict[str, str]:
+    return node["metadata"].get("labels") or {}
 
 
 def scheduler(lease: Obj, now: datetime) -> Finding:

@@ -1,13 +1,13 @@
 """Every metric of every component, declared once, here, and documented from here.
 
 Names are `kubenexus_<component>_<what>_<unit>`. Labels have few values: never the name of a pod or node.
-`text()` is what /metrics serves; `documentation()` is docs/metrics.md.
+`text()` is what /metrics of a component serves; `documentation()` is docs/metrics.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from prometheus_client import (
     CollectorRegistry,
@@ -19,6 +19,8 @@ from prometheus_client import (
     generate_latest,
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 __all__ = ["CONTENT_TYPE", "DECLARED", "REGISTRY", "documentation", "text"]
 
@@ -35,6 +37,7 @@ class Declared(NamedTuple):
 disable_created_metrics()  # type: ignore[no-untyped-call]  # A second series beside each counter, which nobody reads.
 REGISTRY = CollectorRegistry()
 DECLARED: list[Declared] = []
+COMPONENTS: Final = frozenset(("agent", "scheduler", "webhook"))
 ProcessCollector(registry=REGISTRY)
 
 
@@ -53,15 +56,31 @@ def _histogram(name: str, help: str, *labels: str, buckets: Sequence[float]) -> 
     return Histogram(name, help, labels, registry=REGISTRY, buckets=buckets)
 
 
-def text() -> bytes:
-    """All metrics in the Prometheus text format."""
-    return generate_latest(REGISTRY)
+class _Own(Collector):
+    """What a component has to tell: its own metrics, and those that are of no component."""
+
+    def __init__(self, component: str) -> None:
+        self._others = tuple(f"kubenexus_{other}_" for other in COMPONENTS - {component})
+
+    def collect(self) -> Iterator[Metric]:
+        return (family for family in REGISTRY.collect() if not family.name.startswith(self._others))
+
+
+def text(component: str) -> bytes:
+    """The metrics of a component in the Prometheus text format.
+
+    Without those of the others: what this process never sets would stand there as 0, and 0 is a bad sign for some.
+    """
+    return generate_latest(_Own(component))
 
 
 def documentation() -> str:
     """The declared metrics as a page of Markdown, a table sorted by name."""
     rows = [f"| `{m.name}` | {m.kind} | {', '.join(f'`{x}`' for x in m.labels)} | {m.help} |" for m in sorted(DECLARED)]
-    return "\n".join(["# Metrics", "", "| metric | type | labels | meaning |", "|---|---|---|---|", *rows, ""])
+    about = "A component serves those with its own name in them, and those with nobody's."
+    return "\n".join(
+        ["# Metrics", "", about, "", "| metric | type | labels | meaning |", "|---|---|---|---|", *rows, ""]
+    )
 
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)

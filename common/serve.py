@@ -32,6 +32,7 @@ class Server:
     def __init__(
         self,
         address: tuple[str, int],
+        component: str,
         *,
         ready: Mapping[str, Check] | None = None,
         live: Mapping[str, Check] | None = None,
@@ -39,7 +40,7 @@ class Server:
         pages: dict[str, Callable[[], Answer]] = {
             "/healthz": lambda: report(live or {}),
             "/readyz": lambda: report(ready or {}),
-            "/metrics": lambda: Answer(HTTPStatus.OK, metrics.text(), metrics.CONTENT_TYPE),
+            "/metrics": lambda: Answer(HTTPStatus.OK, metrics.text(component), metrics.CONTENT_TYPE),
         }
         self._http = _Http(address, pages)
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), name="serve", daemon=True)

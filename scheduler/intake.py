@@ -69,6 +69,7 @@ class Intake:
                 read_rejection,
                 lambda change: tell(Heard(REJECTED, change)),
                 field_selector="status.phase=Failed",
+                called="failed pods",
             )
         )
         self.kinds = frozenset((*(kind_of(res.group, res.kind) for res in resources), REJECTED))

@@ -93,7 +93,7 @@ def _serve(scheduler: Scheduler, port: int) -> int:
 
 def _server(scheduler: Scheduler, port: int) -> Server:
     try:
-        server = Server(("", port), ready={"watches": scheduler.ready}, live={"loop": scheduler.alive})
+        server = Server(("", port), "scheduler", ready={"watches": scheduler.ready}, live={"loop": scheduler.alive})
     except (OSError, OverflowError) as error:
         raise CommandError(f"port {port} cannot be served: {error}; choose another --metrics-port.") from error
     server.start()

@@ -72,6 +72,7 @@ def create_app(
     app.register_error_handler(HTTPException, _refuse)
     for path in (MUTATE, VALIDATE):
         app.add_url_rule(path, view_func=lambda: _review(cluster, turn), endpoint=path, methods=["POST"])
+        metrics.WEBHOOK_REVIEWS.labels(path.removeprefix("/"), "error")  # 0 from the start: alerts see only what grows
     app.add_url_rule("/healthz", view_func=lambda: _report(live), endpoint="healthz")
     app.add_url_rule("/readyz", view_func=lambda: _report(ready), endpoint="readyz")
     return app

@@ -39,12 +39,12 @@ def main(args: argparse.Namespace) -> int:
         raise CommandError(f"{place}: {error}.") from None
     if not offline.pods:
         raise CommandError(f"{place} has no pods, and nothing that makes any: give a Pod, Job or Deployment.")
-    results = [_checked(pod, offline, args.scheduler_name, place) for pod in offline.pods]
+    results = [_checked(pod, offline, args.schedulers, place) for pod in offline.pods]
     print(json.dumps({"pods": results}, indent=2) if args.output == "json" else "\n".join(_lines(results)))
     return OK if all(one["allowed"] for one in results) else NEGATIVE
 
 
-def _checked(pod: Obj, offline: Offline, scheduler: str, place: str) -> Obj:
+def _checked(pod: Obj, offline: Offline, schedulers: tuple[str, ...], place: str) -> Obj:
     """Both webhooks in their order, on the pod as an API server completes it."""
     # Here, for the server, which shares this module's flags, does without them.
     from kubenexus.common.sandbox.patch import json_patch
@@ -53,7 +53,7 @@ def _checked(pod: Obj, offline: Offline, scheduler: str, place: str) -> Obj:
     meta = pod["metadata"]
     if problems := project_pod(pod).problems:
         raise CommandError(f"{place}: Pod {meta['namespace']}/{meta['name']}: {problems[0]}.")
-    pod, cluster = apply_defaults("Pod", pod), offline.cluster(scheduler)
+    pod, cluster = apply_defaults("Pod", pod), offline.cluster(schedulers)
     first = _ask(pod, cluster, mutate=True)
     patch = json.loads(base64.b64decode(first.get("patch", ""))) if "patch" in first else []
     second = _ask(json_patch(pod, patch), cluster, mutate=False)

@@ -75,10 +75,11 @@ class Cluster:
     `namespace` answers None while a namespace is not known; it may wait a moment for its reflector to catch up.
     `verdict` is the scheduler's word on a pod that fits nowhere, in one short sentence, where it is to be had.
     `other_size` is another size than this one that a member gave its gang lately.
+    `schedulers` are the names that are ours; the first is given to pods whose author chose none.
     """
 
     namespace: Callable[[str], NamespaceFacts | None]
     owners: Owners
-    scheduler_name: str = v.SCHEDULER_NAME
+    schedulers: tuple[str, ...] = (v.SCHEDULER_NAME,)
     verdict: Callable[[Obj], str | None] = _silent
     other_size: Callable[[GangKey, int], int | None] = _unseen

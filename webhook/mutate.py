@@ -91,11 +91,11 @@ def _has_room(pod: Obj, steps: tuple[Step, ...]) -> bool:
 
 
 def _scheduler(pod: Subject, namespace: NamespaceFacts) -> Step | None:
-    ours = pod.cluster.scheduler_name
-    if pod.scheduler == ours:
+    ours = pod.cluster.schedulers
+    if pod.scheduler in ours:
         return None
     why = f"namespace {namespace.name} has {v.INJECT}={v.Inject.ENABLED}"
-    return Step("schedulerName", {SCHEDULER: ours}, why)
+    return Step("schedulerName", {SCHEDULER: ours[0]}, why)
 
 
 def _gang(pod: Subject) -> Step | None:

@@ -30,8 +30,8 @@ class Offline:
         for obj in given:
             self._take(obj, busy)
 
-    def cluster(self, scheduler_name: str) -> Cluster:
-        return Cluster(self._namespace, self._owners, scheduler_name)
+    def cluster(self, schedulers: tuple[str, ...]) -> Cluster:
+        return Cluster(self._namespace, self._owners, schedulers)
 
     def knows(self, namespace: str) -> bool:
         return namespace in self._namespaces

@@ -27,7 +27,12 @@ class Webhook:
     """Works from `start` to `stop`. Without a keeper the certificate is renewed by others."""
 
     def __init__(
-        self, client: Client, tls: Tls, scheduler_name: str, keeper: Keeper | None, health: tuple[str, int] | None
+        self,
+        client: Client,
+        tls: Tls,
+        schedulers: tuple[str, ...],
+        keeper: Keeper | None,
+        health: tuple[str, int] | None,
     ) -> None:
         watching = Watching(client)
         ready: dict[str, Check] = {"certificate": lambda: tls.check(wall_clock()), "watches": watching.check}
@@ -38,11 +43,11 @@ class Webhook:
             self._parts.append(rotation)
             ready["secret"], live["rotation"] = rotation.check, rotation.alive
         if health:
-            self._parts.append(Server(health, ready=ready, live=live))
+            self._parts.append(Server(health, "webhook", ready=ready, live=live))
         metrics.WEBHOOK_CERTIFICATE_SECONDS.set_function(lambda: tls.seconds_left(wall_clock()))
         glance = Glance()
-        hurried = Hurried(watching.cluster(scheduler_name, glance), glance)
-        self.app = create_app(watching.cluster(scheduler_name), ready=ready, live=live, hurried=hurried)
+        hurried = Hurried(watching.cluster(schedulers, glance), glance)
+        self.app = create_app(watching.cluster(schedulers), ready=ready, live=live, hurried=hurried)
 
     def start(self) -> None:
         for part in self._parts:

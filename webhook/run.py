@@ -54,7 +54,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--webhook-configuration", default=rights.CONFIGURATION, metavar="NAME", help=_CONFIGURATION_HELP
     )
-    parser.add_argument("--scheduler-name", default=SCHEDULER_NAME, metavar="NAME", help=_SCHEDULER_HELP)
+    parser.add_argument(
+        "--scheduler-name",
+        dest="schedulers",
+        type=_names,
+        default=(SCHEDULER_NAME,),
+        metavar="NAME[,NAME…]",
+        help=_SCHEDULER_HELP,
+    )
     check.configure(parser)
 
 
@@ -63,7 +70,7 @@ _HEALTH_HELP = "where to serve health and metrics without TLS (default: nowhere)
 _CERTIFICATES_HELP = "managed: made, renewed and made known by us, in --secret; mounted: files that others renew"
 _DIR_HELP = "holds tls.crt and tls.key; needed with mounted (default: a temporary folder)"
 _CONFIGURATION_HELP = f"whose caBundle is kept, mutating and validating alike (default: {rights.CONFIGURATION})"
-_SCHEDULER_HELP = f"what pods get as schedulerName (default: {SCHEDULER_NAME})"
+_SCHEDULER_HELP = f"what pods get as schedulerName, and others of ours that they may name (default: {SCHEDULER_NAME})"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -80,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
             _listen(args.health, "--health").close()  # the worker will; here somebody reads what is wrong
         listening = _listen(args.address, "--address")
         log.info("serving admission reviews", address="{}:{}".format(*listening.getsockname()[:2]))
-        Server(lambda: Webhook(client, tls, args.scheduler_name, keeper, args.health), listening, files, tls).run()
+        Server(lambda: Webhook(client, tls, args.schedulers, keeper, args.health), listening, files, tls).run()
     raise AssertionError("gunicorn ends the process")
 
 
@@ -141,6 +148,13 @@ def _address(text: str) -> Address:
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT, such as 0.0.0.0:8443")
     return host.strip("[]") or "0.0.0.0", int(port)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"{text!r} has an empty name in it: write names with commas between them")
+    return names
 
 
 def _own_namespace() -> str:

@@ -48,7 +48,7 @@ class Subject:
     @property
     def is_for_others(self) -> bool:
         """Whether another scheduler was chosen: its own controllers care for the pod, and say which gang it is in."""
-        return self.scheduler not in (*_DEFAULT_SCHEDULERS, self.cluster.scheduler_name)
+        return self.scheduler not in (*_DEFAULT_SCHEDULERS, *self.cluster.schedulers)
 
     @property
     def is_placed(self) -> bool:

@@ -30,7 +30,7 @@ RULES: Final[tuple[Rule, ...]] = (
 
 def is_judged(pod: Subject) -> bool:
     """Whether the pod is any business of ours: it asks for our scheduler, or for none where pods get ours."""
-    return pod.scheduler == pod.cluster.scheduler_name or (pod.opted_in and not pod.is_for_others)
+    return pod.scheduler in pod.cluster.schedulers or (pod.opted_in and not pod.is_for_others)
 
 
 def judge(pod: Subject, before: Subject | None = None) -> list[Finding]:

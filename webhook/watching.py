@@ -151,11 +151,11 @@ class Watching:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._keep_discovering, name="discovery", daemon=True)
 
-    def cluster(self, scheduler_name: str, waiter: Waiter | None = None) -> Cluster:
+    def cluster(self, schedulers: tuple[str, ...], waiter: Waiter | None = None) -> Cluster:
         """The look-ups for admission. They wait for news a moment, or as `waiter` does."""
         waiter = waiter or self._news
         owners = AwaitedOwners(self._known, waiter, self._is_watched)
-        return Cluster(partial(self._namespace, waiter), owners, scheduler_name, self._verdict, self._sizes.other)
+        return Cluster(partial(self._namespace, waiter), owners, schedulers, self._verdict, self._sizes.other)
 
     def start(self) -> None:
         self._started = self._clock()

@@ -5,6 +5,7 @@ It carries out what `Mirror` decides, and nothing more: list in pages, watch wit
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 import time
@@ -65,6 +66,7 @@ class Reflector(Generic[V]):
 
     `emit` is called with every Change, in order, from the reflector's thread; a `SimpleQueue.put` will do. Nothing is
     emitted after `stop` returns. `project` runs in that thread too, so that nothing keeps the whole object.
+    `called` is its name in metrics, if one resource is reflected twice.
     """
 
     def __init__(
@@ -80,11 +82,13 @@ class Reflector(Generic[V]):
         key: Callable[[Obj], str] = by_uid,
         backoff: Backoff | None = None,
         relist_after: float = 3600.0,
+        called: str = "",
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._client = client
         self._res = res
+        self._called = called or str(res)
         self._emit = emit
         self._namespace = namespace
         self._selectors = {"label_selector": label_selector, "field_selector": field_selector}
@@ -120,9 +124,10 @@ class Reflector(Generic[V]):
         return None if self._thread.is_alive() else f"the reflector of {self._res} is not running"
 
     def start(self) -> None:
-        metrics.REFLECTOR_STALENESS.labels(str(self._res)).set_function(self.staleness)
-        metrics.REFLECTOR_OBJECTS.labels(str(self._res)).set_function(lambda: len(self._mirror.cache))
-        metrics.REFLECTOR_SYNCED.labels(str(self._res)).set_function(lambda: float(self.synced))
+        metrics.REFLECTOR_STALENESS.labels(self._called).set_function(self.staleness)
+        metrics.REFLECTOR_OBJECTS.labels(self._called).set_function(lambda: len(self._mirror.cache))
+        metrics.REFLECTOR_SYNCED.labels(self._called).set_function(lambda: float(self.synced))
+        metrics.REFLECTOR_UNREADABLE.labels(self._called)  # 0 from the start: alerts see only what grows
         self._thread.start()
 
     def stop(self, timeout: float = 5.0) -> None:
@@ -132,6 +137,10 @@ class Reflector(Generic[V]):
             stream.abort()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(timeout)
+        # A kind that is not served any more is no deafness of ours.
+        for gauge in (metrics.REFLECTOR_STALENESS, metrics.REFLECTOR_OBJECTS, metrics.REFLECTOR_SYNCED):
+            with contextlib.suppress(KeyError):
+                gauge.remove(self._called)
 
     def _run(self) -> None:
         while not self._stopped.is_set():
@@ -150,7 +159,7 @@ class Reflector(Generic[V]):
         pages = self._client.pages(self._res, self._namespace, **self._selectors, limit=PAGE if paged else None)
         changes = self._mirror.listed(pages, self._clock())
         self._heard()
-        metrics.REFLECTOR_LISTS.labels(str(self._res)).inc()
+        metrics.REFLECTOR_LISTS.labels(self._called).inc()
         log.debug("listed", resource=self._res, objects=len(self._mirror.cache), changes=len(changes))
         self._tell(changes)
 
@@ -188,11 +197,11 @@ class Reflector(Generic[V]):
         self._mirror.failed(error)
         self._problem = str(error)
         if not self._stopped.is_set():
-            metrics.REFLECTOR_FAILURES.labels(str(self._res), type(error).__name__).inc()
+            metrics.REFLECTOR_FAILURES.labels(self._called, type(error).__name__).inc()
             log.info("list or watch failed, trying again", resource=self._res, error=error)
 
     def _unreadable(self, obj: Obj, error: Exception) -> None:
         meta = obj.get("metadata") or {}
-        metrics.REFLECTOR_UNREADABLE.labels(str(self._res)).inc()
+        metrics.REFLECTOR_UNREADABLE.labels(self._called).inc()
         name = f"{meta.get('namespace', '')}/{meta.get('name', '')}"
         log.error("object cannot be read and is left out", resource=self._res, object=name, error=repr(error))

@@ -143,4 +143,4 @@ def _check_known(name: str) -> None:
     known = (*PLUGINS, *BUILT_IN)
     if name not in known:
         near = get_close_matches(name, known, n=1)
-        raise ConfigError(f"there is no plugin {name}" + (f"; did you mean {near[0]}?" if near else ""))
+        raise ConfigError(f"there is no plugin {name}" + (f" (did you mean {near[0]}?)" if near else ""))

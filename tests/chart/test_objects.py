@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kubenexus.agent.publish import rights as agent
-from kubenexus.common import metrics, vocabulary
+from kubenexus.common import vocabulary
 from kubenexus.common.cli import COMMANDS
 from kubenexus.common.config import SchedulerConfiguration, load_yaml
 from kubenexus.scheduler import rights as scheduler
@@ -132,19 +132,37 @@ def test_a_driver_of_the_host_makes_only_agents_on_gpu_nodes_privileged(helm: He
 
 
 def test_every_node_has_one_kind_of_agent(objects: list[Obj]) -> None:
-    terms = [
-        one(objects, "DaemonSet", name)["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
-        for name in ("kubenexus-agent", "kubenexus-agent-gpu")
-    ]
-    wanted = [term["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] for term in terms]
-    [[cpu], [gpu]] = [[one_of["matchExpressions"][0] for one_of in each] for each in wanted]
+    (_, cpu), (_, gpu) = (
+        expressions(one(objects, "DaemonSet", name)) for name in ("kubenexus-agent", "kubenexus-agent-gpu")
+    )
     assert (cpu["operator"], gpu["operator"]) == ("NotIn", "In")
     assert (cpu["key"], cpu["values"]) == (gpu["key"], gpu["values"])
 
 
 def test_one_kind_of_agent_goes_everywhere_without_gpus(helm: Helm) -> None:
     [only] = of_kind(helm.objects("--set", "agent.gpu.enabled=false"), "DaemonSet")
-    assert "affinity" not in only["spec"]["template"]["spec"]
+    assert expressions(only) == [NOT_WINDOWS]
+
+
+def test_agents_keep_off_windows_whose_taints_they_tolerate(objects: list[Obj]) -> None:
+    for agents in of_kind(objects, "DaemonSet"):
+        assert NOT_WINDOWS in expressions(agents)
+
+
+NOT_WINDOWS = {"key": "kubernetes.io/os", "operator": "NotIn", "values": ["windows"]}
+
+
+def expressions(workload: Obj) -> list[Obj]:
+    """What the nodes of a workload must be like."""
+    wanted = workload["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    [term] = wanted["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    return [*term["matchExpressions"]]
+
+
+def test_selectors_of_nodes_are_texts(helm: Helm) -> None:
+    words = [f"{name}.nodeSelector.gpu=true" for name in ("agent", "scheduler", "webhook")]
+    pods = pod_templates(helm.objects(*(word for setting in words for word in ("--set", setting))))
+    assert [pod["nodeSelector"] for pod in pods.values() if "nodeSelector" in pod] == [{"gpu": "true"}] * 4
 
 
 def test_replicas_survive_a_drain(objects: list[Obj]) -> None:
@@ -250,6 +268,16 @@ def test_the_webhook_leaves_the_system_and_itself_alone(objects: list[Obj]) -> N
         assert "objectSelector" not in each
 
 
+def test_the_webhook_knows_every_profile(everything: list[Obj]) -> None:
+    pod = pod_templates(everything)["Deployment/nexus-webhook"]
+    assert "--scheduler-name=batch,serving" in pod["containers"][0]["args"]
+    [validating] = of_kind(everything, "ValidatingWebhookConfiguration")
+    [condition] = [
+        one for each in validating["webhooks"] for one in each["matchConditions"] if "schedulerName" in str(one)
+    ]
+    assert condition["expression"] == 'object.spec.schedulerName in ["batch","serving"]'
+
+
 @pytest.mark.parametrize(
     ("values", "mounted"),
     [("existing-secret", {"secretName": "webhook-tls"}), ("certmanager", {"secretName": "kubenexus-webhook-certs"})],
@@ -264,11 +292,22 @@ def test_others_certificates_are_mounted(helm: Helm, values: str, mounted: Obj) 
 
 def test_cert_manager_is_told_what_to_sign_and_where_to_put_its_name(helm: Helm) -> None:
     rendered = helm.objects("--values", CHART / "ci" / "certmanager.yaml")
-    [certificate] = of_kind(rendered, "Certificate")
+    certificate = one(rendered, "Certificate", "kubenexus-webhook")
     assert f"kubenexus-webhook.{SPACE}.svc" in certificate["spec"]["dnsNames"]
     for configuration in of_kind(rendered, "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
         notes = configuration["metadata"]["annotations"]
         assert notes["cert-manager.io/inject-ca-from"] == f"{SPACE}/{certificate['metadata']['name']}"
+
+
+def test_cert_manager_signs_with_an_authority_that_outlives_the_certificate(helm: Helm) -> None:
+    """Trust in a certificate that signs itself would change with it, and lag behind what is served."""
+    rendered = helm.objects("--values", CHART / "ci" / "certmanager.yaml")
+    authority = one(rendered, "Certificate", "kubenexus-webhook-authority")["spec"]
+    signer = one(rendered, "Issuer", one(rendered, "Certificate", "kubenexus-webhook")["spec"]["issuerRef"]["name"])
+    assert (authority["isCA"], signer["spec"]) == (True, {"ca": {"secretName": authority["secretName"]}})
+    assert one(rendered, "Issuer", authority["issuerRef"]["name"])["spec"] == {"selfSigned": {}}
+    own = helm.objects("--values", CHART / "ci" / "everything.yaml")
+    assert (len(of_kind(own, "Certificate")), of_kind(own, "Issuer")) == (1, [])
 
 
 # --- Policies
@@ -297,7 +336,7 @@ def test_the_policy_knows_every_name_that_the_agent_writes(objects: list[Obj]) -
     assert f"startsWith('{vocabulary.DRA_DRIVER}/')" in text
 
 
-# --- Names and alerts
+# --- Names and hooks
 
 
 def test_releases_stand_side_by_side(helm: Helm) -> None:
@@ -305,21 +344,6 @@ def test_releases_stand_side_by_side(helm: Helm) -> None:
     first, second = ({(obj["kind"], obj["metadata"]["name"]) for obj in each} for each in rendered)
     assert not first & second
     assert ("Deployment", "b-kubenexus-scheduler") in second
-
-
-def test_alerts_ask_for_metrics_that_exist_and_have_a_runbook(everything: list[Obj]) -> None:
-    [rule] = of_kind(everything, "PrometheusRule")
-    alerts = [alert for group in rule["spec"]["groups"] for alert in group["rules"]]
-    known = metrics.documentation()
-    runbook = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
-    assert len(alerts) > 8
-    for alert in alerts:
-        asked = re.findall(r"kubenexus_\w+", alert["expr"])
-        assert asked
-        assert [name for name in asked if f"`{name}`" not in known] == [], alert["alert"]
-        assert f"\n## {alert['alert']}\n" in runbook
-        anchor = alert["annotations"]["runbook_url"].rpartition("#")[2]
-        assert anchor == alert["alert"].lower()
 
 
 def test_hooks_clean_up_behind_themselves(objects: list[Obj]) -> None:
@@ -335,7 +359,11 @@ def test_chart_and_package_have_one_version() -> None:
     chart = (CHART / "Chart.yaml").read_text(encoding="utf-8")
     setup = (ROOT / "setup.cfg").read_text(encoding="utf-8")
     versions = re.findall(r"^(?:version|appVersion): (\S+)", chart, re.M) + re.findall(r"^version = (\S+)", setup, re.M)
-    assert len(versions) == 3
+    versions += re.findall(r"^ARG VERSION=(\S+)", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.M)
+    assert len(versions) == 4
+    shown = [ROOT / "README.md", ROOT / "Dockerfile", *(ROOT / "docs").glob("*.md")]
+    versions += [found for page in shown for found in re.findall(r"kubenexus:(\d+\.\d+\.\d+)", page.read_text("utf-8"))]
+    assert len(versions) > 8
     assert len(set(versions)) == 1
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import kubernetes_validate
 import pytest
 import yaml
 
-from tests.chart.helm import BOTH, CHART, EVERY_SET, MAJORS, VALUE_SETS, VERSIONS, Helm, get_helm
+from kubenexus.common.vocabulary import SYSTEM_NAMESPACE
+from tests.chart.helm import BOTH, CHART, EVERY_SET, MAJORS, ROOT, VALUE_SETS, VERSIONS, Helm, get_helm
 
 NO_SCHEMA = {"Certificate", "Issuer", "PodMonitor", "PrometheusRule"}
 """kinds of other projects, which kubernetes-validate does not know"""
@@ -56,3 +58,15 @@ def test_every_file_renders_one_object(rendered: list[str]) -> None:
             sources.setdefault(source, set()).add((obj["kind"], obj["metadata"]["name"].partition("-")[2]))
     assert len(sources) > 50
     assert {source: found for source, found in sources.items() if len(found) > 1} == {}
+
+
+def test_manifests_without_helm_are_the_chart_in_its_namespace(helm: Helm) -> None:
+    """`make manifests` and the release write them; hooks are Helm's business."""
+    image = ("--set", "image.repository=registry.example/kubenexus")
+    done = subprocess.run([ROOT / "hack" / "manifests", *image], capture_output=True, text=True, check=True)
+    namespace, *rest = yaml.safe_load_all(done.stdout)
+    hooked = [obj for obj in helm.objects(*image) if "helm.sh/hook" in (obj["metadata"].get("annotations") or {})]
+    assert (namespace["kind"], namespace["metadata"]["name"]) == ("Namespace", SYSTEM_NAMESPACE)
+    assert namespace["metadata"]["labels"] == {"pod-security.kubernetes.io/enforce": "privileged"}
+    assert hooked
+    assert [obj for obj in rest if obj] == [obj for obj in helm.objects(*image) if obj not in hooked]

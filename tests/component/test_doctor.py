@@ -14,12 +14,13 @@ from kubenexus.common.cli import FAILURE, NEGATIVE, OK, main
 from kubenexus.common.kube.client import Client
 from kubenexus.common.kube.clocks import micro_time, wall_clock
 from kubenexus.common.kube.resources import LEASES, NODES
-from kubenexus.common.vocabulary import LEASE_NAME, NUMA_NODE_COUNT
+from kubenexus.common.vocabulary import LEASE_NAME, NUMA_NODE_COUNT, TOPOLOGY_SNAPSHOT
 from tests.contract.objects import node, rows
 from tests.servers import Server
 
 Obj = dict[str, Any]
 
+WINDOWS = {"kubernetes.io/os": "windows"}
 NOW = datetime(2026, 11, 17, 9, 0, tzinfo=UTC)
 
 
@@ -38,6 +39,13 @@ FINDINGS: list[tuple[str, doctor.Finding, bool, str]] = [
     ("a server that does not say", doctor.server({}), False, "of an unknown version"),
     ("no nodes", doctor.nodes([]), False, "there are none"),
     ("described nodes", doctor.nodes([described("a"), described("b")]), True, "all 2 are described"),
+    (
+        "a node with an annotation only",
+        doctor.nodes([node("a", annotations={TOPOLOGY_SNAPSHOT: "{}"})]),
+        True,
+        "all 1 are",
+    ),
+    ("a Windows node beside", doctor.nodes([described("a"), node("w", labels=WINDOWS)]), True, "all 1 are described"),
     ("a bare node", doctor.nodes([described("a"), node("b")]), False, "1 of 2 are not described by an agent: b"),
     (
         "many bare nodes",
@@ -85,6 +93,17 @@ def test_an_empty_namespace(sandbox_server: Server, capsys: pytest.CaptureFixtur
     assert code == NEGATIVE
     assert (found["nodes"]["ok"], found["scheduler"]["ok"]) == (False, False)
     assert "is it installed there?" in found["scheduler"]["text"]
+
+
+def test_only_nodes_that_have_agents_are_looked_at(sandbox_server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    with Client.connect(str(sandbox_server.kubeconfig), agent="test") as client:
+        client.create(NODES, node("bare-beside-doctor"))
+        client.create(NODES, node("seen-by-doctor", labels={NUMA_NODE_COUNT: "2", "pool": "doctor"}))
+        ask(sandbox_server, "-o", "json", "--nodes-with", "pool=doctor")
+        for name in ("bare-beside-doctor", "seen-by-doctor"):
+            client.delete(NODES, name)
+    found = {one["about"]: one for one in json.loads(capsys.readouterr().out)}
+    assert found["nodes"] == {"about": "nodes", "ok": True, "text": "all 1 are described"}
 
 
 def test_no_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from kubenexus.common.kube.auth import Access
 from kubenexus.common.kube.client import Client
 from kubenexus.common.kube.mirror import Added, Backoff, Change, Deleted, Synced, Updated
 from kubenexus.common.kube.reflector import Reflector
-from kubenexus.common.kube.resources import CONFIG_MAPS, PODS
+from kubenexus.common.kube.resources import CONFIG_MAPS, NODES, PODS
 from tests.servers import Server
 from tests.stub_server import Handler, Script, StubServer, serving, until
 
@@ -144,6 +144,30 @@ def sample(name: str) -> float:
     value = metrics.REGISTRY.get_sample_value(name, {"resource": "pods"})
     assert value is not None
     return value
+
+
+def test_a_watch_that_was_given_up_does_not_grow_stale() -> None:
+    """As when an operator goes, with its kinds; an alert would take the silence for deafness."""
+    gauges = [f"kubenexus_reflector_{name}" for name in ("staleness_seconds", "objects", "synced")]
+    with serving(listing("a"), watching()) as server, Client(Access(lambda: Configuration(host=server.url))) as client:
+        reflector = Reflector(client, NODES, name_of, lambda _: None, called="gone")
+        reflector.start()
+        until(lambda: reflector.synced)
+        before = [metrics.REGISTRY.get_sample_value(name, {"resource": "gone"}) for name in gauges]
+        reflector.stop()
+    after = [metrics.REGISTRY.get_sample_value(name, {"resource": "gone"}) for name in gauges]
+    assert None not in before
+    assert after == [None] * 3
+
+
+def test_what_has_not_happened_yet_is_counted_as_zero() -> None:
+    """An alert on an increase never sees a series that begins with 1."""
+    with serving(listing("a"), watching()) as server, Client(Access(lambda: Configuration(host=server.url))) as client:
+        reflector = Reflector(client, NODES, name_of, lambda _: None)
+        reflector.start()
+        until(lambda: reflector.synced)
+        reflector.stop()
+    assert metrics.REGISTRY.get_sample_value("kubenexus_reflector_unreadable_objects_total", {"resource": "nodes"}) == 0
 
 
 def test_an_object_that_cannot_be_read_blinds_us_to_no_other() -> None:

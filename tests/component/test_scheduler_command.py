@@ -114,10 +114,10 @@ def kubeconfig(url: str) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        pytest.param("profils: []", "profils is not known; did you mean profiles?", id="unknown key"),
+        pytest.param("profils: []", "profils is not known (did you mean profiles?)", id="unknown key"),
         pytest.param(
             "profiles: [{plugins: {enabled: [{name: NodeAffinty}]}}]",
-            "there is no plugin NodeAffinty; did you mean NodeAffinity?",
+            "there is no plugin NodeAffinty (did you mean NodeAffinity?)",
             id="unknown plugin",
         ),
     ],

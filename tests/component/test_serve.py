@@ -14,7 +14,7 @@ from kubenexus.common.serve import Check, Server
 
 @contextmanager
 def serving(**checks: dict[str, Check]) -> Iterator[Server]:
-    server = Server(("127.0.0.1", 0), **checks)
+    server = Server(("127.0.0.1", 0), "agent", **checks)
     server.start()
     try:
         yield server
@@ -71,4 +71,4 @@ def test_other_paths() -> None:
 
 
 def test_a_server_that_never_started_can_be_stopped() -> None:
-    Server(("127.0.0.1", 0)).stop()
+    Server(("127.0.0.1", 0), "agent").stop()

@@ -92,6 +92,15 @@ def test_large_reviews_are_unpacked_one_at_a_time(bulk: int) -> None:
     assert together.broken == (bulk > 0)
 
 
+@pytest.mark.parametrize("path", ["mutate", "validate"])
+def test_errors_that_have_not_happened_yet_are_counted_as_zero(path: str) -> None:
+    """An alert on an increase never sees a series that begins with 1."""
+    client()
+    assert (
+        metrics.REGISTRY.get_sample_value("kubenexus_webhook_reviews_total", {"path": path, "end": "error"}) is not None
+    )
+
+
 def test_health_is_told() -> None:
     assert client().get("/healthz").status_code == 200
     ready = client().get("/readyz")

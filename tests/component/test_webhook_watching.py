@@ -46,7 +46,7 @@ class Bench:
         self.client = client
         self.now = 0.0
         self.watching = Watching(client, discover_every=0.05, clock=lambda: self.now)
-        self.cluster = self.watching.cluster("ours")
+        self.cluster = self.watching.cluster(("ours",))
 
     def get(self, obj: Obj, res: Resource = JOBS) -> Obj | None:
         """The owner as admission sees it."""

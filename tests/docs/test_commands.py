@@ -86,6 +86,17 @@ def test_only_the_readme_shows_what_is_not_run() -> None:
     assert pages_by_hand == {ROOT / "README.md"}
 
 
+def test_no_command_hides_in_an_indented_block() -> None:
+    """Only fenced blocks are run."""
+    hidden = [
+        f"{pages.title(page)}: {line}"
+        for page in pages.guide() + pages.installation()
+        for line in pages.prose(page).splitlines()
+        if line.startswith(("    kubenexus ", "    kubectl ", "    helm ", "    make ", "    hack/"))
+    ]
+    assert hidden == []
+
+
 def test_every_kind_of_block_is_known() -> None:
     assert {block.info for block in BLOCKS} <= {("sh",), ("sh", "pending"), ("sh", "cluster")}
 

@@ -15,12 +15,20 @@ import pytest
 from hack.control_plane.processes import free_port
 from hack.kubelet import cli
 from kubenexus.common.kube.client import Client
-from kubenexus.common.kube.resources import JOBS, MUTATING_WEBHOOKS, PODS, RESOURCE_SLICES
+from kubenexus.common.kube.resources import (
+    CUSTOM_RESOURCES,
+    JOBS,
+    MUTATING_WEBHOOKS,
+    PODS,
+    RESOURCE_SLICES,
+    Resource,
+)
 from kubenexus.common.vocabulary import SCHEDULER_NAME, SYSTEM_NAMESPACE
 from tests.chart.plane import own_plane
 from tests.docs import pages
 from tests.docs.pages import ROOT
 from tests.docs.test_commands import run
+from tests.owners import definition
 from tests.stub_server import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -32,6 +40,10 @@ CANNOT_RUN = {
     "hack/control-plane up ": "the fixture does the same",
     "hack/kubelets": "the fixture does the same, and it does not end by itself",
 }
+MONITORING = [
+    Resource("monitoring.coreos.com", "v1", "podmonitors", "PodMonitor"),
+    Resource("monitoring.coreos.com", "v1", "prometheusrules", "PrometheusRule"),
+]
 BRIEF = [ROOT / "README.md", ROOT / "charts" / "kubenexus" / "README.md"]
 """pages that show a part of the story"""
 
@@ -56,9 +68,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The reader's cluster: a control plane with kube-scheduler, and kubelets."""
+    """The reader's cluster: a control plane with kube-scheduler, kubelets, and the Prometheus operator's kinds."""
     folder, stopped = tmp_path_factory.mktemp("install"), threading.Event()
     with own_plane(folder / "plane", "scheduler") as plane:
+        with Client.connect(str(plane.kubeconfig), agent="test") as client:
+            for res in MONITORING:
+                client.create(CUSTOM_RESOURCES, definition(res))
         kubelets = threading.Thread(target=cli.run, args=(plane.kubeconfig, folder, stopped))
         kubelets.start()
         yield plane.kubeconfig

@@ -104,6 +104,76 @@ def test_reason_of_the_scheduler_is_on_the_page(reason: str) -> None:
     assert [part for part in fragments(reason) if part not in page] == []
 
 
+TELLING = (
+    "scheduler/binder.py",
+    "scheduler/cures.py",
+    "scheduler/dra/*.py",
+    "scheduler/plugins/dynamic_resources.py",
+    "scheduler/plugins/volume*.py",
+    "scheduler/prepare.py",
+    "scheduler/preparing.py",
+    "webhook/mutate.py",
+    "webhook/review.py",
+    "common/gangs/*.py",
+)
+"""where sentences that people read are made, and hardly any others"""
+ONLY_WHY = {
+    "CPU, memory and GPUs belong together",
+    "default of namespace …",
+    "it asks for GPUs",
+    "it has CPUs of its own",
+    "owner of namespace …",
+    "… starts with … pods or not at all",
+    "that is not a plain value",
+}
+"""parts of notes on what was set, not of refusals"""
+
+
+def told(path: Path) -> set[str]:
+    """The sentences of a file that are neither logged nor about a mistake in the code or the configuration."""
+    unsaid = {
+        part for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if _silent(node) for part in _in(node)
+    }
+    return {text for text in texts(path) if len(re.findall(r"[A-Za-z]{2,}", text)) > 2 and " " in text} - unsaid
+
+
+def _silent(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="log"))) | ast.Assert():
+            return True
+        case ast.Raise(exc=ast.Call(func=ast.Name(id="ValueError" | "AssertionError"))):
+            return True
+    return False
+
+
+def _in(node: ast.AST) -> Iterator[str]:
+    for part in ast.walk(node):
+        if isinstance(part, ast.JoinedStr):
+            yield _joined(part)
+        elif isinstance(part, ast.Constant) and isinstance(part.value, str):
+            yield part.value
+
+
+@pytest.mark.parametrize("path", [path for glob in TELLING for path in sorted(ROOT.glob(glob))], ids=pages.title)
+def test_sentences_are_on_the_page(path: Path) -> None:
+    page = " ".join(PAGE.read_text(encoding="utf-8").split())
+    lost = {text for text in told(path) if [part for part in fragments(text) if part not in page]}
+    assert lost - ONLY_WHY == set()
+
+
+def test_sentences_of_policies_are_on_the_page() -> None:
+    page = " ".join(PAGE.read_text(encoding="utf-8").split())
+    folder = ROOT / "charts" / "kubenexus" / "templates" / "policies"
+    said = [
+        text for path in folder.glob("*.yaml") for text in re.findall(r"^ +message: ([A-Z].*)$", path.read_text(), re.M)
+    ]
+    said += [
+        text for path in folder.glob("*.yaml") for text in re.findall(r"' (may not write [^']*)'", path.read_text())
+    ]
+    assert len(said) > 6
+    assert [text for text in said if text.strip() not in page] == []
+
+
 def rules(verdict: str) -> set[str]:
     """The rules of the webhook that deny, or warn."""
     calls = (

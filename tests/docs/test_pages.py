@@ -21,7 +21,10 @@ from tests.docs import pages
 from tests.docs.pages import ROOT
 
 ALL = [pytest.param(page, id=pages.title(page)) for page in pages.pages()]
-FOREIGN_OPTIONS = {"--create-namespace", "--field-selector", "--set", "--reuse-values", "--show-labels"}
+FOREIGN_OPTIONS = {
+    *("--create-namespace", "--reset-then-reuse-values", "--reuse-values", "--set"),
+    *("--field-selector", "--show-labels"),
+}
 """options of kubectl and helm that the prose names"""
 
 
@@ -36,6 +39,12 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not target.exists() or (anchor and anchor not in pages.anchors(target)):
             lost.append(link)
     assert lost == []
+
+
+def test_the_index_has_every_page() -> None:
+    index = ROOT / "docs" / "README.md"
+    listed = {(index.parent / link.partition("#")[0]).resolve() for link in pages.links(index) if ":" not in link}
+    assert {*(ROOT / "docs").rglob("*.md")} - listed == {index}
 
 
 def test_every_page_can_be_found_from_the_readme() -> None:
@@ -60,6 +69,15 @@ def test_picture_is_used_describes_itself_and_fits_its_frame(picture: Path) -> N
     for text in root.iter("{http://www.w3.org/2000/svg}text"):
         assert float(text.attrib["x"]) + 6 * len(text.text or "") < width
         assert float(text.attrib["y"]) < height
+
+
+@pytest.mark.parametrize("component", ["agent", "webhook", "scheduler"])
+def test_files_in_a_picture_are_in_the_tree(component: str) -> None:
+    root = ElementTree.parse(ROOT / "docs" / f"{component}.svg").getroot()
+    texts = [text.text or "" for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    named = {name for text in texts for name in re.findall(r"(?<![/\w])(?:\w+/)+(?:\w+\.py)?|\w+\.py", text)}
+    assert len(named) > 4
+    assert [name for name in named if not [*(ROOT / component).rglob(name)]] == []
 
 
 # --- Names

@@ -14,7 +14,9 @@ from hack.control_plane import binaries
 from hack.control_plane.cluster import Cluster
 from hack.kubelet.containers import Running
 from kubenexus.common import vocabulary as v
+from kubenexus.common.kube.client import Client
 from kubenexus.common.kube.clocks import wall_clock
+from kubenexus.common.kube.errors import Forbidden
 from kubenexus.common.kube.resources import (
     DEPLOYMENTS,
     JOBS,
@@ -27,7 +29,7 @@ from kubenexus.common.kube.resources import (
     VALIDATING_WEBHOOKS,
 )
 from kubenexus.webhook.certs import Holdings, Step, renewed, service_names
-from tests.chart.helm import CHART, EVERY_SET, ROOT, get_helm
+from tests.chart.helm import CHART, EVERY_SET, ROOT, get_helm, pod_templates, shown
 from tests.chart.kubelet import PATIENCE
 from tests.chart.plane import everything
 from tests.chart.site import Site
@@ -46,6 +48,14 @@ def no_right_is_missing(running: Running) -> None:
     assert [line for line in asked if 'code="403"' in line] == []
 
 
+def metrics_are_those_of(component: str, running: Running) -> None:
+    """No other component's, which would be zeros that alerts take seriously."""
+    others = {"agent", "scheduler", "webhook"} - {component}
+    lines = running.metrics().splitlines()
+    assert [line for line in lines if line.startswith(tuple(f"kubenexus_{other}_" for other in others))] == []
+    assert any(line.startswith(f"kubenexus_{component}_") for line in lines)
+
+
 def test_install_use_upgrade_uninstall(site: Site) -> None:
     namespace = unique("team")
     site.client.create(NAMESPACES, {"metadata": {"name": namespace, "labels": {v.INJECT: "enabled"}}})
@@ -61,17 +71,22 @@ def test_install_use_upgrade_uninstall(site: Site) -> None:
             quick_start(site, namespace)
             gpus_are_given(site, namespace)
             assert "a pod there is given to kubenexus-scheduler" in site.helm_test()
-            for running in (agent, scheduler, webhook):
+            for name, running in (("agent", agent), ("scheduler", scheduler), ("webhook", webhook)):
                 no_right_is_missing(running)
+                metrics_are_those_of(name, running)
             upgrade(site)
         # This agent goes on for a while, as a pod may; it has no rights any more and puts nothing back.
         assert f"{site.gpu.node}: removed" in site.uninstall()
         assert site.node_metadata() == bare
     site.kubectl("delete", "jobs", "--all", "--namespace", namespace, "--wait=false")
-    tried_in = f"{site.release}-test"
-    until(lambda: tried_in not in [each["metadata"]["name"] for each in site.client.list(NAMESPACES).items], PATIENCE)
+    until(lambda: not namespaces(site, f"{site.release}-test-"), PATIENCE)
     until(lambda: swept(site) <= before, PATIENCE)
     assert site.node_metadata() == bare
+
+
+def namespaces(site: Site, prefix: str) -> list[str]:
+    names = [each["metadata"]["name"] for each in site.client.list(NAMESPACES).items]
+    return [name for name in names if name.startswith(prefix)]
 
 
 def describe_the_plain_node(site: Site) -> None:
@@ -129,12 +144,24 @@ def gpus_are_given(site: Site, namespace: str) -> None:
 def upgrade(site: Site) -> None:
     """There and back, only what was changed changes: certificates, trust and the scheduler's Lease stay."""
     kept = what_runs_writes(site)
-    site.helm_do("upgrade", CHART, "--reuse-values", "--set", "scheduler.bindThreads=4")
+    site.helm_do("upgrade", CHART, "--reset-then-reuse-values", "--set", "scheduler.bindThreads=4")
     assert "--bind-threads=4" in scheduler_words(site)
     site.helm_do("rollback")
     assert "--bind-threads=32" in scheduler_words(site)
     assert what_runs_writes(site) == kept
     assert v.GPU_COUNT in site.node_metadata()[site.gpu.node]["labels"]
+
+
+def test_upgrade_from_a_chart_that_knew_fewer_values(site: Site, tmp_path: Path) -> None:
+    """As the page says: what the user set stays, and what is new has its default."""
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nname: kubenexus\nversion: 0.0.1\n")
+    (tmp_path / "values.yaml").write_text("image: {repository: localhost/kubenexus}\n")
+    site.helm_do("install", tmp_path, "--set", "image.repository=registry.example/mine")
+    _, _, _, *words = shown("docs/upgrade.md", "upgrade kubenexus charts/kubenexus")
+    kept = [word for word in words if word not in ("--namespace", v.SYSTEM_NAMESPACE, "--wait")]
+    assert "image: registry.example/mine:" in site.helm_do("upgrade", CHART, *kept, "--dry-run=server")
+    site.helm_do("uninstall")
 
 
 def scheduler_words(site: Site) -> list[str]:
@@ -204,6 +231,35 @@ def test_every_value_set_is_accepted(values: Path, plane: Cluster) -> None:
     done = subprocess.run(command, input=items, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("(server dry run)") == len(objects)
+
+
+@EVERY_SET
+def test_only_agents_need_more_than_the_restricted_standard(values: Path, plane: Cluster) -> None:
+    """They read /sys of the host; all other pods are admitted where Pod Security is at its strictest."""
+    name = unique("restricted")
+    with Client.connect(str(plane.kubeconfig), agent="test") as client:
+        client.create(
+            NAMESPACES, {"metadata": {"name": name, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
+        )
+        until(lambda: client.list(SERVICE_ACCOUNTS, name).items, PATIENCE)
+        refused = {
+            made
+            for made, spec in pod_templates(get_helm(3).objects("--values", values)).items()
+            if not admitted(client, name, spec)
+        }
+    assert all(made.startswith("DaemonSet/") for made in refused)
+    assert refused, "or the namespace lets everybody in"
+
+
+def admitted(client: Client, namespace: str, spec: Obj) -> bool:
+    """Whether a pod like this could be created there, whatever account and classes it is to have."""
+    elsewhere = ("serviceAccountName", "priorityClassName", "runtimeClassName")
+    bare = {key: value for key, value in spec.items() if key not in elsewhere}
+    try:
+        client.create(PODS, {"metadata": {"name": "tried"}, "spec": bare}, namespace, dry_run=True)
+    except Forbidden:
+        return False
+    return True
 
 
 def in_default(obj: Obj) -> Obj:

@@ -257,7 +257,7 @@ def test_every_right_is_used_and_none_is_missing(site: Site, plane: Plane) -> No
             site.helm_test()
             until(lambda: work.has_asked("webhook", "create", SECRETS), PATIENCE)
             until(lambda: work.has_asked("agent", "delete", RESOURCE_SLICES), PATIENCE)
-        site.helm_do("upgrade", CHART, "--reuse-values", "--set", "agent.publish={labels,annotation,slices}")
+        site.helm_do("upgrade", CHART, "--reset-then-reuse-values", "--set", "agent.publish={labels,annotation,slices}")
     until(lambda: "nrt" not in str(site.pod("agent", variant="gpu")["spec"]["containers"][0]["args"]), PATIENCE)
     with site.gpu.run(site.pod("agent", variant="gpu")):
         until(lambda: not has_topology(work, site.gpu.node), PATIENCE)

@@ -65,10 +65,10 @@ def test_what_is_not_said_has_its_default() -> None:
 REFUSED: dict[str, tuple[str, str]] = {
     "misspelt key": (
         HEADER + "profiles: [{plugins: {enabledd: []}}]",
-        "profiles[0].plugins.enabledd is not known; did you mean enabled?",
+        "profiles[0].plugins.enabledd is not known (did you mean enabled?)",
     ),
     "key like no other": (HEADER + "xyz: 1", "xyz is not known"),
-    "snake case": (HEADER + "leader_election: {}", "leader_election is not known; did you mean leaderElection?"),
+    "snake case": (HEADER + "leader_election: {}", "leader_election is not known (did you mean leaderElection?)"),
     "number for text": (HEADER + "profiles: [{schedulerName: 3}]", "profiles[0].schedulerName is 3, which is not text"),
     "text for a number": (
         HEADER + "profiles: [{plugins: {enabled: [{name: a, weight: '2'}]}}]",
@@ -131,7 +131,7 @@ def test_flags_do_not_change_the_document_they_overrule() -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ({"leaderElection.leadrElect": True}, "leaderElection.leadrElect is not known; did you mean leaderElect?"),
+        ({"leaderElection.leadrElect": True}, "leaderElection.leadrElect is not known (did you mean leaderElect?)"),
         ({"leaderElection.leaderElect": "no"}, "leaderElection.leaderElect is 'no', which is not true or false"),
     ],
     ids=["unknown", "wrong type"],
@@ -176,7 +176,7 @@ def test_any_dataclass_can_be_loaded() -> None:
     ("document", "words"),
     [
         ({}, "nodeName is missing"),
-        ({"nodeName": "n", "mode": "of"}, "mode is 'of', not one of auto, off; did you mean off?"),
+        ({"nodeName": "n", "mode": "of"}, "mode is 'of', not one of auto, off (did you mean off?)"),
         ({"nodeName": "n", "mode": []}, "mode is [], not one of auto, off"),
         ({"nodeName": "n", "ratio": "1"}, "ratio is '1', which is not a number"),
         ({"nodeName": "n", "vram": {"a100": "80Gi"}}, "vram.a100 is '80Gi', which is not a whole number"),

@@ -24,7 +24,7 @@ IN_ZONE = {"key": "zone", "operator": "In", "values": ["a"]}
     ("plugin", "args", "named"),
     [
         ("NodeName", {"x": 1}, "x is not known"),
-        ("NodeResourcesFit", {"ignoredResource": ["a/b"]}, "ignoredResource is not known; did you mean"),
+        ("NodeResourcesFit", {"ignoredResource": ["a/b"]}, "ignoredResource is not known (did you mean"),
         ("NodeResourcesFit", {"ignoredResourceGroups": ["a/b"]}, "ignoredResourceGroups"),
         ("NodeResourcesFit", {"scoringStrategy": {"type": "Best"}}, "scoringStrategy.type"),
         ("NodeResourcesFit", {"scoringStrategy": {"type": "RequestedToCapacityRatio"}}, "requestedToCapacityRatio"),
@@ -107,7 +107,7 @@ def test_all_default_plugins_disabled_leaves_those_enabled() -> None:
     ids=["enabled", "disabled", "configured"],
 )
 def test_unknown_plugins_are_refused(profile: Profile) -> None:
-    with pytest.raises(ConfigError, match="there is no plugin NodePort; did you mean NodePorts"):
+    with pytest.raises(ConfigError, match=r"there is no plugin NodePort \(did you mean NodePorts\?\)"):
         build_profile(profile)
 
 

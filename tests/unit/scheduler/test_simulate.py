@@ -275,7 +275,7 @@ def test_bad_file_is_one_sentence_and_2(write: Any, capsys: Capture, content: An
 
 
 BAD_CONFIGS = {
-    "unknown key": (CONFIG + "profils: []", "profils is not known; did you mean profiles?"),
+    "unknown key": (CONFIG + "profils: []", "profils is not known (did you mean profiles?)"),
     "unknown plugin": (CONFIG + "profiles: [{plugins: {enabled: [{name: NodeFit}]}}]", "there is no plugin NodeFit"),
     "wrong argument": (
         CONFIG + "profiles: [{pluginConfig: [{name: InterPodAffinity, args: {hardPodAffinityWeight: 101}}]}]",

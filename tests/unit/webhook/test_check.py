@@ -31,7 +31,7 @@ def run(folder: Path, *objects: Obj | Builder, flags: tuple[str, ...] = ()) -> i
 
 def arguments(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--scheduler-name", default=v.SCHEDULER_NAME)
+    parser.add_argument("--scheduler-name", dest="schedulers", type=lambda name: (name,), default=(v.SCHEDULER_NAME,))
     check.configure(parser)
     return parser.parse_args(["--check", *words])
 

@@ -99,9 +99,18 @@ def test_a_scheduler_that_nobody_chose_is_replaced(given: str | None) -> None:
 
 
 def test_the_schedulers_name_is_that_of_the_installation() -> None:
-    world = cluster(scheduler_name="second")
+    world = cluster(schedulers=("second",))
     assert sets(pod(), world) == {SCHEDULER: "second"}
     assert sets(pod().scheduler("second"), world) == {}
+
+
+def test_whoever_chose_another_profile_of_ours_keeps_it_and_gets_the_rest() -> None:
+    world = cluster(job(), schedulers=("batch", "serving"))
+    assert sets(owned(job()), world)[SCHEDULER] == "batch"
+    raw = built(owned(job()).set("spec.schedulerName", "serving"))
+    chosen = added(raw, mutated(raw, world))
+    assert SCHEDULER not in chosen
+    assert chosen[f"metadata labels {v.GANG_MIN_AVAILABLE}"] == "8"
 
 
 # --- Gang ------------------------------------------------------------------------------------------------------------

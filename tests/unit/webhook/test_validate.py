@@ -357,6 +357,15 @@ def test_who_is_judged(scheduler: str, labels: dict[str, str] | None, judged: bo
     assert validated(gang("abc").scheduler(scheduler), cluster(labels=labels)).denied is judged  # type: ignore[attr-defined]
 
 
+def test_pods_of_every_profile_are_judged() -> None:
+    world = cluster(labels={}, schedulers=("batch", "serving"))
+    assert [validated(gang("abc").scheduler(name), world).denied for name in ("batch", "serving", "other")] == [  # type: ignore[attr-defined]
+        True,
+        True,
+        False,
+    ]
+
+
 def test_a_pod_that_opts_out_is_judged_only_if_it_asks_for_our_scheduler() -> None:
     out = gang("abc").label(v.INJECT, "disabled")
     assert not validated(out, cluster()).denied

@@ -18,18 +18,22 @@ runtimeClassName: {{ .gpu.runtimeClassName }}
 {{- end }}
 {{- with .nodeSelector }}
 nodeSelector:
-  {{- toYaml . | nindent 2 }}
+  {{- include "kubenexus.texts" . | nindent 2 }}
 {{- end }}
-{{- if .gpu.enabled }}
 affinity:
   nodeAffinity:
     requiredDuringSchedulingIgnoredDuringExecution:
       nodeSelectorTerms:
         - matchExpressions:
+            # Tolerating every taint would lead there.
+            - key: kubernetes.io/os
+              operator: NotIn
+              values: [windows]
+            {{- if .gpu.enabled }}
             - key: {{ .gpu.nodeLabel.key }}
               operator: {{ ternary "In" "NotIn" $gpu }}
               values: [{{ .gpu.nodeLabel.value | quote }}]
-{{- end }}
+            {{- end }}
 tolerations:
   {{- toYaml .tolerations | nindent 2 }}
 securityContext:
