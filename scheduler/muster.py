@@ -26,6 +26,7 @@ from kubenexus.common.gangs import (
 from kubenexus.common.objects import PodView
 from kubenexus.scheduler.actions import UNSCHEDULABLE, Bind, Report
 from kubenexus.scheduler.engine.cycle import Place
+from kubenexus.scheduler.engine.fabric import Fence, fence_of
 from kubenexus.scheduler.engine.gang import Call
 from kubenexus.scheduler.engine.holds import Holds, is_placeholder, placeholders, stand_in_of
 from kubenexus.scheduler.engine.queue import FIRST_BACKOFF, Queue, Unit
@@ -222,15 +223,19 @@ class Muster:
         group = self.roster.group_of(unit.pods[0].uid)
         if group is None or unit.name != str(group.key):
             return None
-        standing = group.standing
-        homes = (state.home(uid) for uid, one in group.members.items() if one.placed)
-        anchors = tuple(home for home in homes if home is not None)
+        standing, anchors = group.standing, _anchors(group, state)
         call = Call(group.key, group.name, unit.pods, max(standing.short, 1), standing.needed, standing.done, anchors)
         reserved = tuple(one for pod in unit.pods for one in self.reserved(pod))
         held = self.holds.of(group.key)
         return call._replace(
             pods=(*unit.pods, *reserved), need=call.need + len(reserved), reserves=len(reserved), held=held
         )
+
+    def fence(self, pod: PodView, state: State) -> Fence | None:
+        """The nodes that are left to a pod because of where its gang is."""
+        group = self.roster.group_of(pod.uid)
+        wish = None if group is None else group.wish
+        return None if group is None or wish is None else fence_of(wish, _anchors(group, state), state)
 
     def reserved(self, pod: PodView) -> tuple[PodView, ...]:
         """Placeholders of the pods that this one will need room for: of those that are not there yet."""
@@ -324,6 +329,12 @@ def _mode(group: Group) -> _Mode:
     role = quorum.first.role if quorum.first and standing.needed != quorum.min_available else None
     how = How.FORMING if standing.missing > 0 else How.TOGETHER if standing.short > 0 else How.ALONE
     return _Mode(how, role, begun=standing.done > 0)
+
+
+def _anchors(group: Group, state: State) -> tuple[int, ...]:
+    """The nodes that members are on."""
+    homes = (state.home(uid) for uid, one in group.members.items() if one.placed)
+    return tuple(home for home in homes if home is not None)
 
 
 def _missing(group: Group) -> str:

@@ -52,7 +52,7 @@ def fit(machine: Machine, occupancy: Occupancy, ask: Ask, members: Amounts = ())
             return _as_foreseen(machine, occupancy, ask, members, zones)
     if ask.policy is NumaPolicy.NONE:
         return _anywhere(machine, occupancy, ask)
-    if ask.strict and (unknown := _unknown(machine, occupancy, ask)):
+    if ask.strict and (unknown := unknown_of(machine, occupancy, ask)):
         return Refused(hopeless=True, unknown=unknown)
     room = room_for(machine, occupancy, ask)
     found = best(machine, room, ask, members, _sizes(machine, ask))
@@ -69,7 +69,7 @@ def _as_foreseen(machine: Machine, occupancy: Occupancy, ask: Ask, members: Amou
     if not zones:
         hopeless = refused_when_empty(machine, ask, whole_gpus=occupancy.gpus is not None)
         return Refused(hopeless=hopeless, kubelet=_setting(machine, ask))
-    if ask.strict and (unknown := _unknown(machine, occupancy, ask)):
+    if ask.strict and (unknown := unknown_of(machine, occupancy, ask)):
         return Refused(hopeless=True, unknown=unknown)
     room, is_open = room_for(machine, occupancy, ask), not occupancy.closed & mask_of(zones)
     if not ask.strict and is_open:
@@ -109,14 +109,14 @@ def _anywhere(machine: Machine, occupancy: Occupancy, ask: Ask) -> Fit | Refused
     return Fit((), choice.mask, 0, choice.quality, machine, occupancy.gpus)
 
 
-def _unknown(machine: Machine, occupancy: Occupancy, ask: Ask) -> str:
+def unknown_of(machine: Machine, occupancy: Occupancy, ask: Ask) -> str:
     """What is not known of the machine, and would have to be for a strict policy."""
     if not machine.zones:
         return "NUMA nodes"
     if ask.gpus and ask.aligned_gpus and occupancy.gpus is None:
         return "GPUs"
     wanted = (RESOURCES[place] for place in ask.aligned if ask.amounts[place])
-    return next((f"NUMA nodes' {name}" for name in wanted if name in machine.unknown), "")
+    return next((f"amounts of {name} by NUMA node" for name in wanted if name in machine.unknown), "")
 
 
 def _sizes(machine: Machine, ask: Ask) -> range:

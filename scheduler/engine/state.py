@@ -361,6 +361,11 @@ class State:
         """The isolated pods on a node, which keep others from more than they take."""
         return [pod for pod in self.slots[node].pods.values() if pod.uid in self._closed]
 
+    def kept(self, row: int) -> Amounts:
+        """How much of a resource isolated pods keep others from, by node."""
+        homes = np.array([self._homes[uid] for uid in self._closed], dtype=np.intp)
+        return np.bincount(homes, [rows.get(row, 0) for rows in self._closed.values()], self.size).astype(np.int64)
+
     def footprint(self, usage: Usage) -> Amounts:
         """What a pod adds to its node's column. Pods of a template share their usage, and so this."""
         return self._footprints.of(usage, self._rows.__len__)

@@ -187,7 +187,7 @@ SCENARIOS: list[Any] = [
             ),
             Step(
                 gang("g", 2, gpu=4, first=1, clique="true"),
-                then={"g-1": "node(s) in no NVLink clique with room for the whole gang"},
+                then={"g-1": "3 node(s) outside NVLink clique uuid.0, where other members of the gang are"},
             ),
             Step(go=["full"], then={"g-1": {"n02"}}),
         ],

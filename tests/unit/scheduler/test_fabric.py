@@ -89,6 +89,80 @@ def test_later_members_follow_the_first_into_their_clique() -> None:
     assert set(bound(office.decide()).values()) <= {"n03", "n04"}
 
 
+@pytest.mark.parametrize(
+    ("notes", "words"),
+    [
+        pytest.param({"clique": "true"}, "node(s) outside NVLink clique uuid.1, where other members", id="clique"),
+        pytest.param({"locate": "strict"}, "node(s) outside fabric fabric-02, where other members", id="fabric"),
+    ],
+)
+def test_members_beyond_the_minimum_stay_with_their_gang(notes: dict[str, str], words: str) -> None:
+    homes = ("n03", "n04") if "clique" in notes else ("n05", "n06")
+    running = [one.gpu(4).node(home) for one, home in zip(gang(2, 8, **notes), homes, strict=True)]
+    late = pod("late").gpu(8).gang("g", 2)
+    office = place([late], running=running)
+    actions = office.decide()
+    assert bound(actions) == {}
+    assert words in told(actions)["late"]
+
+
+def test_member_that_comes_back_is_told_where_its_gang_is() -> None:
+    """Of the two that must be together one is on a node that is full."""
+    running = [pod("first").gpu(8).gang("g", 2).annotation(v.REQUIRE_CLIQUE, "true").node("n03")]
+    office = place([], running=[*running, pod("other").gpu(8).node("n04")])
+    office.see(pod("p0").gpu(8).gang("g", 2).annotation(v.REQUIRE_CLIQUE, "true"))
+    message = told(office.decide())["p0"]
+    assert "1 of them placed, room for 1 in NVLink clique uuid.1, where its others are" in message
+    assert "2 node(s) outside NVLink clique uuid.1, where other members of the gang are" in message
+
+
+def test_members_in_different_cliques_leave_no_clique_to_the_next() -> None:
+    running = [one.node(home) for one, home in zip(gang(2, 2, clique="true"), ("n01", "n03"), strict=True)]
+    office = place([pod("late").gpu(2).gang("g", 2).annotation(v.REQUIRE_CLIQUE, "true")], running=running)
+    assert "because the gang's members are in no common NVLink clique" in told(office.decide())["late"]
+
+
+def cliques(*sizes: int, cpu: int = 64) -> list[NodeBuilder]:
+    """Cliques of so many nodes of eight GPUs."""
+    return [
+        node(f"c{clique}-{i}").capacity(cpu=cpu, gpu=8).label(v.NVIDIA_CLIQUE, f"u.{clique}")
+        for clique, size in enumerate(sizes)
+        for i in range(size)
+    ]
+
+
+def test_every_clique_that_looks_large_enough_is_tried() -> None:
+    """Not two on one node: cliques of one node only look as if they had room."""
+    office = Office(*cliques(*[1] * 9, 2))
+    for one in gang(2, 2, clique="true"):
+        office.see(one.set("spec.affinity", apart()).label("app", "x"))
+    assert set(bound(office.decide()).values()) == {"c9-0", "c9-1"}
+
+
+def test_room_is_counted_for_each_kind_of_member() -> None:
+    """Four workers of eight GPUs do not fit on two nodes, however many helpers do."""
+    office = Office(*cliques(2, 2, 2, 2, 2, 4))
+    workers = [pod(f"w{i}").cpu(1).gpu(8).gang("g", 8).annotation(v.REQUIRE_CLIQUE, "true") for i in range(4)]
+    for one in (*workers, *(pod(f"h{i}").cpu(1).gang("g", 8) for i in range(4))):
+        office.see(one)
+    assert {home.partition("-")[0] for home in bound(office.decide()).values()} == {"c5"}
+
+
+def test_room_for_each_kind_of_member_is_told() -> None:
+    office = Office(*cliques(2, 2))
+    workers = [pod(f"w{i}").cpu(1).gpu(8).gang("g", 8).annotation(v.REQUIRE_CLIQUE, "true") for i in range(4)]
+    for one in (*workers, *(pod(f"h{i}").cpu(1).gang("g", 8) for i in range(4))):
+        office.see(one)
+    assert "8 exist, room for 6 in NVLink clique u.0, which has the most" in told(office.decide())["w0"]
+
+
+def test_clique_with_room_for_all_members_comes_before_one_for_the_least() -> None:
+    office = Office(*cliques(2, 4))
+    for i in range(4):
+        office.see(pod(f"p{i}").gpu(8).gang("g", 2).annotation(v.REQUIRE_CLIQUE, "true"))
+    assert {home.partition("-")[0] for home in bound(office.decide()).values()} == {"c1"}
+
+
 def test_pod_without_a_gang_ignores_cliques() -> None:
     assert set(bound(place([pod("p").gpu(2).annotation(v.REQUIRE_CLIQUE, "true")]).decide())) == {"p"}
 

@@ -121,7 +121,12 @@ SCENARIOS: list[Any] = [
             pod("more").cpu(4),
             wants("pinned", "single-numa", cpu=2),
         ],
-        {"a": ("n", [0], []), "shared": ("n", [], []), "more": "Insufficient cpu", "pinned": ("n", [1], [])},
+        {
+            "a": ("n", [0], []),
+            "shared": ("n", [], []),
+            "more": "Insufficient cpu beside isolated pods",
+            "pinned": ("n", [1], []),
+        },
         id="N3 isolated: nobody else gets into its NUMA node",
     ),
     pytest.param(
@@ -182,12 +187,27 @@ SCENARIOS: list[Any] = [
     ),
     pytest.param(
         [machine("n"), wants("a", "single-numa").annotation(v.NUMA_ANTI_AFFINITY, "0, 1")],
-        {"a": "without a NUMA node that is large enough for 1 CPU"},
+        {"a": "without a NUMA node other than 0, 1 (to be avoided) that is large enough for 1 CPU"},
         id="N6 anti-affinity to all is binding for single-numa",
     ),
     pytest.param(
         [machine("n"), wants("a").annotation(v.NUMA_ANTI_AFFINITY, "0,1")], {"a": ("n", [0], [])}, id="N6 but not else"
     ),
+    *[
+        pytest.param(
+            [machine("n"), pod("a").cpu(2).annotation(key, text)],
+            {"a": ("n", [numa], [])},
+            id=f"N6 a pod that says {key.partition('/')[2]} needs no policy, nor CPUs of its own",
+        )
+        for key, text, numa in (
+            (v.NUMA_AFFINITY, "1", 1),
+            (v.NUMA_ANTI_AFFINITY, "0", 1),
+            (v.NUMA_RESOURCES, "cpu", 0),
+            (v.MEMORY_INTENSIVE, "true", 0),
+            (v.NUMA_DISTANCE_WEIGHT, "100", 0),
+            (v.GANG_NUMA_SPREAD, "packed", 0),
+        )
+    ],
     pytest.param(
         [machine("n"), wants("a", "none", cpu=20)], {"a": ("n", [], [])}, id="none: the NUMA nodes are nothing to it"
     ),
@@ -212,7 +232,7 @@ SCENARIOS: list[Any] = [
             ("15Gi", 1, ("t", [0], [0])),
             ("160Gi", 2, ("h", [0], [0, 1])),
             ("161Gi", 2, "without 2 GPUs with 80.5Gi or more each"),
-            ("much", 1, "'much' is not a quantity"),
+            ("much", 1, "scheduling.kubenexus.io/vram-request: 'much' is not a quantity"),
         )
     ],
     pytest.param(
@@ -286,7 +306,7 @@ EXPLAINED: list[Any] = [
     pytest.param(
         [machine("n"), sits(wants("r", "isolated"), "n", "0"), sits(pod("s").cpu(15), "n")],
         pod("a").cpu(2),
-        "Insufficient cpu (default/r isolated: the rest of the NUMA node is kept free)",
+        "Insufficient cpu beside isolated pods (default/r isolated: the rest of the NUMA node is kept free)",
         id="room that an isolated pod keeps",
     ),
     pytest.param(
@@ -295,7 +315,55 @@ EXPLAINED: list[Any] = [
         "node(s) without 1 GPU with 100Gi or more each (its GPUs have 80Gi)",
         id="small GPUs",
     ),
+    pytest.param(
+        [machine("n", gpus=PAIRS), sits(wants("r", gpu=2), "n", "0", "0,1"), sits(wants("s", gpu=1), "n", "1", "3")],
+        wants("a", gpu=2),
+        "Insufficient nvidia.com/gpu (numa 0: 0 of 2 GPUs free; numa 1: 1 of 2 GPUs free)",
+        id="too few GPUs in all",
+    ),
+    pytest.param(
+        [machine("n"), sits(wants("r", cpu=12), "n", "0"), sits(wants("s", cpu=14), "n", "1")],
+        wants("a", "single-numa", cpu=8),
+        "Insufficient cpu (numa 0: 12 of 16 CPUs taken; numa 1: 14 of 16 CPUs taken)",
+        id="too few CPUs in all",
+    ),
+    pytest.param(
+        [node("n").capacity(cpu=8, memory="8Gi", gpu=4).label(v.GPU_COUNT, "4"), sits(wants("r", gpu=3), "n")],
+        wants("a", gpu=2),
+        "Insufficient nvidia.com/gpu (1 of 4 GPUs free)",
+        id="GPUs of no NUMA node that anybody knows",
+    ),
+    pytest.param(
+        [node("n").capacity(cpu=8, memory="8Gi", gpu=4).label(v.GPU_COUNT, "4")],
+        wants("a", gpu=1).annotation(v.VRAM_REQUEST, "10Gi"),
+        "node(s) without 1 GPU with 10Gi or more each (it does not say how much memory its GPUs have)",
+        id="GPUs of a size that nobody knows",
+    ),
 ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        pytest.param({}, "node(s) whose NUMA nodes are not known, which policy single-numa needs", id="nothing"),
+        pytest.param(
+            {v.NUMA_NODE_COUNT: "1", v.numa_node_label(0, "cpus"): "0-7"},
+            "node(s) whose amounts of memory by NUMA node are not known, which policy single-numa needs",
+            id="no memory",
+        ),
+        pytest.param(
+            {v.NUMA_NODE_COUNT: "1", v.numa_node_label(0, "memory"): "8Gi", v.numa_node_label(0, "cpus"): "some"},
+            "node(s) whose amounts of cpu by NUMA node are not known, which policy single-numa needs",
+            id="CPUs that cannot be read",
+        ),
+    ],
+)
+def test_a_node_that_says_too_little_is_told_apart_from_one_that_is_full(labels: dict[str, str], expected: str) -> None:
+    home = node("n").capacity(cpu=8, memory="8Gi")
+    for key, text in labels.items():
+        home.label(key, text)
+    found = Simulation([home.build(), wants("a", "single-numa").build()], explain=True).run()
+    assert found["pending"][0]["nodes"]["n"]["reasons"] == [expected]
 
 
 @pytest.mark.parametrize(("objects", "asking", "expected"), EXPLAINED)
