@@ -85,8 +85,8 @@ class Sources:
         return before[1]
 
     def _read(self, view: NodeView) -> Known:
-        meta = view.meta
-        reading = read_topology(meta.labels, meta.annotations, self._of_node[view.name].values())
+        meta, gpus = view.meta, sum(view.allocatable.get(name, 0) for name in v.GPU_RESOURCES)
+        reading = read_topology(meta.labels, meta.annotations, self._of_node[view.name].values(), gpus=gpus)
         machine = machine_of(reading.topology, view.allocatable, decode_kubelet(meta.labels))
         return Known(machine, reading.digest or "", _allocations(meta.annotations.get(v.ALLOCATIONS)))
 

@@ -13,6 +13,7 @@ from kubenexus.common.objects import project_pod
 from kubenexus.common.topology import Gpu, NodeTopology, NumaNode, link_row
 from kubenexus.scheduler.devices.ask import Ask, read_ask
 from kubenexus.scheduler.devices.machine import machine_of, nominal
+from kubenexus.scheduler.devices.models import model_memory
 from kubenexus.scheduler.devices.score import closeness, company, vram_score
 from kubenexus.scheduler.plugins.registry import enabled
 from kubenexus.scheduler.simulation import Simulation
@@ -459,6 +460,54 @@ def test_v2_how_well_a_card_is_used(share: int, expected: int) -> None:
 )
 def test_the_size_a_card_is_sold_as(mebibytes: int, gibibytes: int) -> None:
     assert nominal(mebibytes << 20) == gibibytes * GIB
+
+
+@pytest.mark.parametrize(
+    ("product", "gibibytes"),
+    [
+        ("H100", 80),
+        ("A100", 40),
+        ("NVIDIA-A100-SXM4-80GB", 80),
+        ("NVIDIA-H200", 141),
+        ("NVIDIA-GH200-480GB", 96),
+        ("NVIDIA L4", 24),
+        ("nvidia-l40s", 48),
+        ("Tesla-V100-SXM2-32GB", 32),
+        ("AMD Instinct MI300X OAM", 192),
+        ("NVIDIA-T400", None),
+        ("A100X", None),
+        ("", None),
+    ],
+)
+def test_the_memory_of_a_model(product: str, gibibytes: int | None) -> None:
+    assert model_memory(product) == (None if gibibytes is None else gibibytes * GIB)
+
+
+@pytest.mark.parametrize(
+    ("labels", "fits"),
+    [
+        pytest.param({v.GPU_VRAM: "80Gi"}, True, id="memory by hand"),
+        pytest.param({v.GPU_VRAM: "40Gi"}, False, id="too little by hand"),
+        pytest.param({v.GPU_MODEL: "H100"}, True, id="model by hand"),
+        pytest.param({v.GPU_MODEL: "A100", v.GPU_COUNT: "8"}, False, id="smaller model"),
+        pytest.param(
+            {"nvidia.com/gpu.count": "8", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}, True, id="product alone"
+        ),
+    ],
+)
+def test_v1_memory_that_only_labels_tell(labels: dict[str, str], fits: bool) -> None:
+    home = node("n").capacity(cpu=32, memory="128Gi", gpu=8)
+    for key, text in labels.items():
+        home.label(key, text)
+    found = result(home, wants("a", gpu=2).annotation(v.VRAM_REQUEST, "160Gi"))
+    assert (found["a"] == ("n", [], [0, 1])) is fits
+
+
+def test_slices_of_gpus_are_not_given_out_one_by_one() -> None:
+    home = node("n").capacity(cpu=32, memory="128Gi", gpu=14)
+    for key, text in {"count": "14", "product": "NVIDIA-A100-SXM4-80GB-MIG-3g.40gb", "memory": "40192"}.items():
+        home.label(f"nvidia.com/gpu.{key}", text)
+    assert result(home, wants("a", gpu=2))["a"] == ("n", [], [])
 
 
 def test_only_pods_that_care_are_asked_about() -> None:
