@@ -147,6 +147,11 @@ class Ledger:
         view = slots[node].view if node < len(slots) else None
         return None if view is None else self.sources.of(view)
 
+    def clique(self, view: NodeView) -> str | None:
+        """The NVLink clique of a node, whoever tells it: a fact of nodes that changes with their slices."""
+        labels = view.meta.labels
+        return self.sources.of(view).clique or labels.get(v.GPU_CLIQUE) or labels.get(v.NVIDIA_CLIQUE) or None
+
     def spot(self, node: int) -> Spot:
         """The machine of a node, and what is taken of it now."""
         self._refresh()

@@ -38,13 +38,17 @@ def _first_label(*keys: str) -> Callable[[NodeView], str | None]:
 
 
 class Level(NamedTuple):
-    """What makes nodes neighbours."""
+    """What makes nodes neighbours: a label, or what is known of their GPUs."""
 
     name: str
-    fact: Callable[[NodeView], str | None]
+    label: Callable[[NodeView], str | None] | None = None
+
+    def column(self, state: State) -> Column[str | None]:
+        """The nodes by domain."""
+        return state.facts.column(self.label or state.devices.clique)
 
 
-CLIQUE: Final = Level("NVLink clique", _first_label(v.GPU_CLIQUE, v.NVIDIA_CLIQUE))
+CLIQUE: Final = Level("NVLink clique")
 FABRIC: Final = Level("fabric", _first_label(v.FABRIC_ID))
 RACK: Final = Level("rack", _first_label(v.RACK_ID))
 ZONE: Final = Level("zone", _first_label(v.AVAILABILITY_ZONE, v.ZONE))
@@ -93,7 +97,7 @@ class Wish:
 
 
 def wish_of(pods: Sequence[PodView]) -> Wish:
-    """The strictest wish of any member. What cannot be read counts as not said; the webhook refuses it."""
+    """The strictest wish of any member. A pod that says what cannot be read is refused everywhere."""
     said = {_co_locate(pod) for pod in pods}
     if any(_flag(pod, v.REQUIRE_CLIQUE) for pod in pods):
         return Wish((CLIQUE,), strict=True)
@@ -116,7 +120,7 @@ def fence_of(wish: Wish | None, anchors: Sequence[int], state: State) -> Fence |
         return None
     names, mask = [], np.zeros(state.size, dtype=np.bool_)
     for level in wish.levels:
-        column = state.facts.column(level.fact)
+        column = level.column(state)
         near = {int(column.codes[node]) for node in anchors}
         if len(near) == 1 and (code := near.pop()) != ABSENT:
             names.append(f"{level.name} {column.values[code]}")
@@ -135,7 +139,7 @@ def domains(wish: Wish, crowds: Sequence[Crowd], need: int, anchors: Sequence[in
     """
     everybody = sum(crowd.size for crowd in crowds)
     for level in wish.levels:
-        column = state.facts.column(level.fact)
+        column = level.column(state)
         sizes, rooms = _rooms(column, crowds)
         near = {int(column.codes[node]) for node in anchors}
         chosen: list[int] = np.flatnonzero(rooms >= need).tolist()
@@ -152,7 +156,7 @@ def largest(wish: Wish, crowds: Sequence[Crowd], state: State) -> tuple[str, int
     """The domain of a strict wish with the most room, and how many members it takes; no name where there is none."""
     best = ("", 0)
     for level in wish.levels:
-        column = state.facts.column(level.fact)
+        column = level.column(state)
         _, rooms = _rooms(column, crowds)
         if len(rooms) and rooms.max() > best[1]:
             code = int(rooms.argmax())

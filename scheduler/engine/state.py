@@ -185,8 +185,8 @@ class State:
     def set_slice(self, key: str, found: NodeSlice | None) -> None:
         """A ResourceSlice came, changed or (None) went."""
         for name in self.devices.sources.set_slice(key, found):
-            node = self._index.get(name)
-            if node is not None:
+            if (node := self._index.get(name)) is not None:
+                self.facts.set(node, self.slots[node].view)
                 self._node_changed(node)
 
     def set_namespace(self, name: str, labels: Labels | None) -> None:

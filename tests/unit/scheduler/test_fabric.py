@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 
 from kubenexus.common import vocabulary as v
+from kubenexus.common import wire
+from kubenexus.common.kube.mirror import Added
+from kubenexus.common.topology import Gpu, NodeTopology
+from kubenexus.scheduler.world import read
 from tests.builders import NodeBuilder, PodBuilder, node, pod
 from tests.office import Office, bound, told
+from tests.scenarios import ANNOTATION, LABELS, SLICES
 
 
 def fleet() -> list[NodeBuilder]:
@@ -186,13 +191,47 @@ def test_least_tier_is_a_filter(tier: str, nodes: set[str]) -> None:
     assert set(bound(place(pods).decide()).values()) == nodes
 
 
-def test_unknown_fabric_and_unknown_tier_are_refused_with_the_reason() -> None:
+def test_unknown_fabric_is_refused_with_the_reason() -> None:
     office = Office(node("n").capacity(cpu=4))
     office.see(pod("p").cpu(1).annotation(v.MIN_FABRIC_TIER, "roce"))
-    office.see(pod("q").cpu(1).annotation(v.MIN_FABRIC_TIER, "token-ring"))
     messages = told(office.decide())
     assert "whose fabric is not known" in messages["p"]
-    assert "'token-ring' is no fabric tier" in messages["q"]
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "words"),
+    [
+        (v.MIN_FABRIC_TIER, "token-ring", "use one of nvswitch, nvlink, infiniband, roce, ethernet"),
+        (v.CO_LOCATE, "Strict", "use one of strict, preferred, none"),
+        (v.REQUIRE_CLIQUE, "yes", "neither true nor false"),
+        (v.NETWORK_SENSITIVE, "1", "neither true nor false"),
+    ],
+)
+def test_wish_that_cannot_be_read_is_refused_and_not_ignored(key: str, text: str, words: str) -> None:
+    office = place([one.annotation(key, text) for one in gang(2, 2)])
+    actions = office.decide()
+    assert bound(actions) == {}
+    assert f"{key} is {text!r}" in told(actions)["p0"]
+    assert words in told(actions)["p0"]
+
+
+@pytest.mark.parametrize("says", [ANNOTATION, LABELS, SLICES])
+def test_clique_is_known_whoever_tells_it(says: str) -> None:
+    """Three machines, of which two are in one clique; a slice comes after its node."""
+    office = Office()
+    for name, clique in (("a", "u.0"), ("b", "u.1"), ("c", "u.1")):
+        cards = tuple(Gpu(index=i, fabric_clique=clique) for i in range(8))
+        topology, made = NodeTopology(gpus=cards), node(name).capacity(cpu=8, gpu=8)
+        for key, label in wire.encode_labels(topology)[0].items() if says == LABELS else ():
+            made.label(key, label)
+        if says == ANNOTATION:
+            made.annotation(v.TOPOLOGY_SNAPSHOT, wire.encode_annotation(topology))
+        office.node(made)
+        for one in wire.encode_slices(topology, name, "uid")[0] if says == SLICES else ():
+            office.hear("ResourceSlice", Added(one["metadata"]["name"], read("ResourceSlice", one)))
+    for member in gang(2, 8, clique="true", tier="nvswitch"):
+        office.see(member)
+    assert set(bound(office.decide()).values()) == {"b", "c"}
 
 
 def test_gpu_work_prefers_the_faster_fabric_and_services_do_not_care() -> None:
