@@ -25,7 +25,7 @@ from kubenexus.common.gangs import (
 )
 from kubenexus.common.objects import PodView
 from kubenexus.scheduler.actions import UNSCHEDULABLE, Bind, Report
-from kubenexus.scheduler.engine.cycle import Place
+from kubenexus.scheduler.engine.cycle import Cycle, Place
 from kubenexus.scheduler.engine.fabric import Fence, fence_of
 from kubenexus.scheduler.engine.gang import Call
 from kubenexus.scheduler.engine.holds import Holds, is_placeholder, placeholders, stand_in_of
@@ -224,11 +224,18 @@ class Muster:
         if group is None or unit.name != str(group.key):
             return None
         standing, anchors = group.standing, _anchors(group, state)
-        call = Call(group.key, group.name, unit.pods, max(standing.short, 1), standing.needed, standing.done, anchors)
         reserved = tuple(one for pod in unit.pods for one in self.reserved(pod))
-        held = self.holds.of(group.key)
-        return call._replace(
-            pods=(*unit.pods, *reserved), need=call.need + len(reserved), reserves=len(reserved), held=held
+        return Call(
+            group.key,
+            group.name,
+            pods=(*unit.pods, *reserved),
+            need=max(standing.short, 1) + len(reserved),
+            size=standing.needed,
+            done=standing.done,
+            anchors=anchors,
+            held=self.holds.of(group.key),
+            reserves=len(reserved),
+            warnings=group.quorum.warnings,
         )
 
     def fence(self, pod: PodView, state: State) -> Fence | None:
@@ -253,6 +260,11 @@ class Muster:
         if reservation is not None:
             uids = tuple(place.pod.uid for place in places if is_placeholder(place.pod))
             self.holds.keep(reservation.gang, pod.uid, uids, now)
+
+    def hold_anew(self, pod: PodView, cycle: Cycle, now: float) -> None:
+        """The pod has its place from before: room for those that it will make, as far as there is."""
+        places = (cycle.place(one) for one in self.reserved(pod))
+        self.hold(pod, [place for place in places if place is not None], now)
 
     def make_way(self, pod: PodView) -> None:
         """A pod is about to be placed by itself: what was held for it is its own."""

@@ -96,6 +96,8 @@ class Simulation:
             if obj.get("kind") == "Pod":
                 self._take(admission.admit(obj))
         self._cycles = build_cycles(self.config, self.world.state, self._nominations)
+        for pod, _ in list(self.world.state.pods()):
+            self._muster.hold_anew(pod, self._cycle(pod), 0.0)
 
     @property
     def warnings(self) -> Iterator[str]:
@@ -152,7 +154,8 @@ class Simulation:
             place = placed.get(pod.uid)
             if place is not None and not is_placeholder(pod):
                 self._keep(place)
-                entries.append(Entry(pod, place.node, nodes=nodes[pod.uid], taken=place.annotations))
+                warning = " ".join(call.warnings) or None
+                entries.append(Entry(pod, place.node, warning, nodes[pod.uid], taken=place.annotations))
         return entries, decision.left
 
     def _refused(self, call: Call, park: Park, nodes: Mapping[str, Obj | None]) -> Iterator[Entry]:

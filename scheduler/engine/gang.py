@@ -53,6 +53,8 @@ class Call(NamedTuple):
     """uids of placeholders that stand for these pods, and give way to them"""
     reserves: int = 0
     """how many of the pods are placeholders themselves"""
+    warnings: tuple[str, ...] = ()
+    """what its members disagree about"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +195,7 @@ class Gangs:
 
     def _refused(self, call: Call, pod: PodView, room: int, verdicts: list[Verdict], where: str) -> Refused:
         why = summarize(verdicts, int(self._state.alive.sum()))
-        message = f"{_want(call)}, room for {room + call.done}{where}: {why}"
+        message = " ".join([f"{_want(call)}, room for {room + call.done}{where}: {why}", *call.warnings])
         return Refused(Park(pod, message, tuple(verdicts)), room)
 
 

@@ -171,7 +171,9 @@ def test_members_that_disagree_on_the_size_go_by_the_largest_and_are_told() -> N
     come(office, [pod("a").gang("g", 2), pod("b").gang("g", 3)])
     message = told(office.decide(after=PATIENCE))["a"]
     assert "2 of 3 exist" in message
-    assert "disagree on its size (2 and 3)" in message
+    assert "Members of gang default/g disagree on its size (2 and 3): 3 counts" in message
+    office.see(pod("c").gpu(1).gang("g", 3))
+    assert "Insufficient nvidia.com/gpu. Members of gang default/g disagree" in told(office.decide())["a"]
 
 
 # G11: who counts

@@ -91,6 +91,19 @@ def test_members_of_a_gang_without_room_are_told_what_nodes_say_once_the_others_
         assert reason.endswith("(numa 0: 5 of 8 CPUs taken; numa 1: 5 of 8 CPUs taken)")
 
 
+def test_members_that_disagree_on_the_size_are_told_when_they_are_placed() -> None:
+    result = run(*dgx("a"), pod("p").gang("g", 1), pod("q").gang("g", 2))
+    assert [entry["node"] for entry in result["placements"]] == ["a", "a"]
+    assert all("disagree on its size (1 and 2): 2 counts" in entry["reason"] for entry in result["placements"])
+
+
+def test_room_is_held_for_what_a_driver_that_runs_will_make() -> None:
+    driver = pod("driver").cpu(2).label("spark-role", "driver").label("spark-app-selector", "s").node("a")
+    driver.annotation(v.EXECUTOR_COUNT, "10").annotation(v.EXECUTOR_CPU, "4").annotation(v.EXECUTOR_MEMORY, "1Gi")
+    result = run(*dgx("a"), driver, pod("large").cpu(30), pod("small").cpu(20))
+    assert where(result) == {"small": "a", "large": None}
+
+
 def test_in_virtual_time_a_gang_starts_as_a_whole_once_there_is_room() -> None:
     objects = [*dgx("a", "b"), train("first", 1, seconds=30), train("second", 2, at="2026-01-01T00:00:10Z")]
     result = run_timeline(Simulation([one.build() for one in objects]))
