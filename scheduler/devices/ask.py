@@ -67,6 +67,8 @@ class Ask(NamedTuple):
     memory_intensive: bool = False
     vram: int = 0
     """bytes that each GPU must have"""
+    largest: int | None = None
+    """bytes that no GPU may exceed, to leave larger ones to others"""
     spread: GangNumaSpread | None = None
     gang: str = ""
     """whose other members `spread` is about"""

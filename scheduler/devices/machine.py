@@ -160,9 +160,10 @@ def nominal(memory: int | None) -> int | None:
 
 
 @lru_cache(maxsize=4096)
-def cards(machine: Machine, vram: int) -> int:
-    """The GPUs that can be given out whole and have so much memory each."""
-    return mask_of(index for index in machine.layout.gpus if not vram or (machine.vram[index] or 0) >= vram)
+def cards(machine: Machine, vram: int, largest: int | None = None) -> int:
+    """The GPUs that can be given out whole and have so much memory each, and no more than the largest."""
+    sizes = ((index, machine.vram[index] or 0) for index in machine.layout.gpus)
+    return mask_of(index for index, size in sizes if size >= vram and (largest is None or size <= largest))
 
 
 def _rooms(

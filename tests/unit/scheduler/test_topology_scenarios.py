@@ -42,6 +42,17 @@ def one_numa(name: str, gpus: int, **more: Any) -> NodeBuilder:
     return machine(name, gpus=(0,) * gpus, **more)
 
 
+def mixed(name: str, *sizes: int, links: int = 18) -> NodeBuilder:
+    """Four GPUs of each of these sizes in GiB, each four in a NUMA node of their own."""
+    count = 4 * len(sizes)
+    numa = tuple(NumaNode(id=i, cpus=tuple(range(16 * i, 16 * i + 16)), memory=64 * GIB) for i in range(len(sizes)))
+    rows = [link_row(0 if i == j else links for j in range(count)) for i in range(count)]
+    cards = (Gpu(index=i, numa=i // 4, memory=sizes[i // 4] * GIB, peer_links=rows[i]) for i in range(count))
+    topology = NodeTopology(numa=numa, gpus=tuple(cards))
+    built = node(name).capacity(cpu=16 * len(sizes), memory=f"{64 * len(sizes)}Gi", gpu=count)
+    return built.annotation(v.TOPOLOGY_SNAPSHOT, wire.encode_annotation(topology))
+
+
 def wants(name: str, policy: str | None = None, *, cpu: int = 1, memory: str = "1Gi", gpu: int = 0) -> PodBuilder:
     built = pod(name).guaranteed(cpu, memory)
     if gpu:
@@ -236,6 +247,20 @@ SCENARIOS: list[Any] = [
             ("much", 1, "scheduling.kubenexus.io/vram-request: 'much' is not a quantity"),
         )
     ],
+    pytest.param(
+        [
+            mixed("n", 80, 40),
+            wants("a", gpu=2).annotation(v.VRAM_REQUEST, "80Gi"),
+            wants("b", gpu=2).annotation(v.VRAM_REQUEST, "160Gi"),
+            wants("c", gpu=3).annotation(v.VRAM_REQUEST, "180Gi"),
+        ],
+        {
+            "a": ("n", [1], [4, 5]),
+            "b": ("n", [0], [0, 1]),
+            "c": "without 3 free GPUs with 60Gi or more each",
+        },
+        id="V3 the smallest cards of a node that will do",
+    ),
     pytest.param(
         [one_numa("n", 8), wants("a", gpu=16)],
         {"a": "Insufficient nvidia.com/gpu"},
