@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from kubenexus.common.vocabulary import NumaPolicy
@@ -110,10 +111,9 @@ def _untaken(machine: Machine, pins: Pins, needs: list[Need], place: int) -> str
             if free < amount:
                 return f"{free} of {size} GPUs free"
         elif kind == CPUS and left[0] < amount:
-            return f"{zone.room[0] // 1000 - left[0]} of {zone.room[0] // 1000} CPUs taken"
+            return _too_little(CPU, 1000 * amount, zone.room[0], 1000 * left[0])
         elif kind >= MEMORY and left[kind - 1] < amount:
-            name, size = RESOURCES[kind - 1], zone.room[kind - 1]
-            return _taken(name, size, left[kind - 1])
+            return _too_little(RESOURCES[kind - 1], amount, zone.room[kind - 1], left[kind - 1])
     return "others have memory of it in another set of NUMA nodes" if pins.groups else "has room"
 
 
@@ -154,6 +154,10 @@ def _free_gpus(machine: Machine, free: int) -> str:
     return "; ".join(f"numa {id_}: {(free & gpus).bit_count()} of {gpus.bit_count()} GPUs free" for id_, gpus in zones)
 
 
+def _too_little(resource: str, wanted: int, size: int, free: int) -> str:
+    return f"only {_piece(resource, size)}" if wanted > size else _taken(resource, size, free)
+
+
 def _taken(resource: str, size: int, free: int) -> str:
     return f"{_number(resource, size - free)} of {_piece(resource, size)} taken"
 
@@ -176,11 +180,8 @@ def _lacks(spot: Spot, ask: Ask, place: int) -> Iterator[str]:
     for resource in ask.aligned:
         need, free = ask.amounts[resource], spot.occupancy.free[place][resource]
         if need and need > room.free[place][resource]:
-            name, size = RESOURCES[resource], full[resource]
-            if need > size and ask.policy is not NumaPolicy.RESTRICTED:
-                yield f"only {_piece(name, size)}"
-            else:
-                yield _taken(name, size, free)
+            told = _taken if ask.policy is NumaPolicy.RESTRICTED else partial(_too_little, wanted=need)
+            yield told(RESOURCES[resource], size=full[resource], free=free)
     here = spot.machine.zones[place].gpus & cards(spot.machine, ask.vram)
     free_gpus = (room.gpus & here).bit_count()
     if free_gpus < room.gpus_here:
