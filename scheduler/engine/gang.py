@@ -34,6 +34,8 @@ from kubenexus.scheduler.engine.plugin import Code
 from kubenexus.scheduler.engine.state import State
 
 FIT = "NodeResourcesFit"
+MOST_ORDERS = 4
+"""in which members are booked in one domain; one will do where all are alike"""
 
 
 class Call(NamedTuple):
@@ -126,11 +128,34 @@ class Gangs:
         """The pods by what plugins can tell apart."""
         kinds: dict[Hashable, list[PodView]] = {}
         for pod in pods:
-            kinds.setdefault(self._cycle_of(pod).alike.key(pod), []).append(pod)
+            kinds.setdefault(self._kind(pod), []).append(pod)
         return list(kinds.values())
 
+    def _kind(self, pod: PodView) -> Hashable:
+        return self._cycle_of(pod).alike.key(pod)
+
     def _try(self, call: Call, pods: Sequence[PodView], domain: Domain, *, tell: bool) -> Placed | Refused | None:
-        """The whole gang in one domain; None if it has no room there, and if it has none anywhere, why."""
+        """The whole gang in one domain; None if it has no room there, and if it has none anywhere, why.
+
+        A member may have taken the only place of one of another kind: so those that found none are booked first then.
+        """
+        order, found, stuck = list(pods), *self._once(call, pods, domain, tell=tell)
+        for _ in range(MOST_ORDERS - 1):
+            if stuck is None or self._kind(stuck) == self._kind(order[0]):
+                break
+            first = self._kind(stuck)
+            order.sort(key=lambda pod: self._kind(pod) != first)
+            found, stuck = self._once(call, order, domain, tell=tell)
+        return found
+
+    def _ahead(self, kind: Hashable, pods: Sequence[PodView]) -> list[PodView]:
+        """Those of one kind first, all else as it was."""
+        return sorted(pods, key=lambda pod: self._kind(pod) != kind)
+
+    def _once(
+        self, call: Call, pods: Sequence[PodView], domain: Domain, *, tell: bool
+    ) -> tuple[Placed | Refused | None, PodView | None]:
+        """The same with members booked in this order, and the one that found no room."""
         with self._trial() as trial:
             left = self._book(pods, call.need, domain, trial.places)
             trial.kept = len(trial.places) >= call.need
@@ -138,8 +163,10 @@ class Gangs:
                 # What nodes say to the member that found no room, while those before it are there.
                 verdicts = self._cycle_of(left[-1]).verdicts(left[-1])
                 verdicts = [one.settled() for one in verdicts] if tell else verdicts
-                return self._refused(call, left[-1], len(trial.places), verdicts, "")
-        return Placed(tuple(trial.places), domain.name, tuple(left)) if trial.kept else None
+                return self._refused(call, left[-1], len(trial.places), verdicts, ""), left[-1]
+        if trial.kept:
+            return Placed(tuple(trial.places), domain.name, tuple(left)), None
+        return None, left[-1]
 
     @contextmanager
     def _trial(self) -> Iterator[_Trial]:
