@@ -196,6 +196,18 @@ SCENARIOS: list[Any] = [
     pytest.param(
         CLIQUES,
         [
+            Step(gang("g", 2, gpu=8, clique="true"), then=members("g", 2, {"n01", "n02"})),
+            Step(
+                gang("g", 2, gpu=8, first=2, last=3, clique="true"),
+                then={"g-2": "3 node(s) outside NVLink clique uuid.0, where other members of the gang are"},
+            ),
+            Step(go=["g-1"], then={"g-2": {"n01", "n02"}}),
+        ],
+        id="X1 so does one beyond the minimum",
+    ),
+    pytest.param(
+        CLIQUES,
+        [
             Step(
                 gang("g", 4, gpu=2, clique="true"),
                 then=members("g", 4, {"n01", "n02", "n03", "n04"}),
