@@ -344,9 +344,9 @@ def _mode(group: Group) -> _Mode:
 
 
 def _anchors(group: Group, state: State) -> tuple[int, ...]:
-    """The nodes that members are on."""
-    homes = (state.home(uid) for uid, one in group.members.items() if one.placed)
-    return tuple(home for home in homes if home is not None)
+    """The nodes that members are on, as long as both are there to stay."""
+    homes = (state.home(uid) for uid, one in group.members.items() if one.placed and one.counts)
+    return tuple(home for home in homes if home is not None and state.alive[home])
 
 
 def _missing(group: Group) -> str:

@@ -127,6 +127,19 @@ def test_members_in_different_cliques_leave_no_clique_to_the_next() -> None:
     assert "because the gang's members are in no common NVLink clique" in told(office.decide())["late"]
 
 
+@pytest.mark.parametrize("lost", [True, False], ids=["its node is gone", "it is leaving"])
+def test_member_that_is_not_to_stay_binds_nobody_to_its_clique(lost: bool) -> None:
+    first = pod("first").gpu(8).gang("g", 2).annotation(v.REQUIRE_CLIQUE, "true").node("n03")
+    office = place([], running=[first if lost else first.deleting()])
+    if lost:
+        office.remove_node("n03")
+    else:
+        office.see(pod("other").gpu(8).node("n04"))
+    for one in gang(2, 8, clique="true"):
+        office.see(one)
+    assert set(bound(office.decide()).values()) == {"n01", "n02"}
+
+
 def cliques(*sizes: int, cpu: int = 64) -> list[NodeBuilder]:
     """Cliques of so many nodes of eight GPUs."""
     return [
