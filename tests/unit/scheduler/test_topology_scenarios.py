@@ -147,6 +147,17 @@ SCENARIOS: list[Any] = [
         id="N3 isolated needs an empty NUMA node",
     ),
     pytest.param(
+        [
+            machine("n"),
+            sits(wants("r", "isolated", cpu=4), "n"),
+            wants("a", "single-numa"),
+            wants("b", "isolated"),
+            wants("c"),
+        ],
+        {"a": ("n", [1], []), "b": "without a NUMA node that no other pod uses", "c": ("n", [1], [])},
+        id="N3 isolated: nor where one most likely is that somebody else placed",
+    ),
+    pytest.param(
         [machine("n"), sits(pod("r").cpu(20), "n"), wants("a", "isolated", cpu=1)],
         {"a": "without a NUMA node that no other pod uses"},
         id="N3 what pods share has to fit elsewhere",
