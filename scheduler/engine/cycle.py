@@ -212,10 +212,8 @@ class Cycle:
     def _verdicts(self, pod: PodView, board: Board, fence: Fence | None) -> list[Verdict]:
         """Why each node refuses the pod: by itself, for its gang, or because of pods that it is promised to."""
         verdicts = explain(board.shape, self.state)
+        verdicts = verdicts if fence is None else fence.judge(verdicts, self.state)
         refused = {node for verdict in verdicts for node in verdict.nodes}
-        if fence is not None and (outside := fence.verdict(self.state, refused)).nodes:
-            verdicts.append(outside)
-            refused.update(outside.nodes)
         for node, rivals in self.nominations.rivals(pod, self.state).items() if len(self.nominations) else ():
             if node not in refused:
                 verdicts += judge(board.shape, self.state, node, rivals)

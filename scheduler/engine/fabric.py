@@ -6,8 +6,8 @@ islands inside a node are never compared between nodes: only names that are the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -78,10 +78,12 @@ class Fence(NamedTuple):
     mask: Mask
     reason: str
 
-    def verdict(self, state: State, refused: Collection[int]) -> Verdict:
-        """Of the nodes outside that nobody else refuses."""
-        nodes = tuple(node for node in np.flatnonzero(state.alive & ~self.mask).tolist() if node not in refused)
-        return Verdict(PLUGIN, self.reason, Code.UNRESOLVABLE, nodes)
+    def judge(self, verdicts: Iterable[Verdict], state: State) -> list[Verdict]:
+        """What these verdicts say of nodes inside, and what is said of all outside."""
+        inside = [(one, tuple(node for node in one.nodes if self.mask[node])) for one in verdicts]
+        outside = tuple(np.flatnonzero(state.alive & ~self.mask).tolist())
+        kept = [replace(one, nodes=nodes) for one, nodes in inside if nodes]
+        return [*kept, Verdict(PLUGIN, self.reason, Code.UNRESOLVABLE, outside)] if outside else kept
 
 
 @dataclass(frozen=True, slots=True)

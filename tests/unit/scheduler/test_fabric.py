@@ -8,6 +8,7 @@ from kubenexus.common import vocabulary as v
 from kubenexus.common import wire
 from kubenexus.common.kube.mirror import Added
 from kubenexus.common.topology import Gpu, NodeTopology
+from kubenexus.scheduler.actions import Eviction
 from kubenexus.scheduler.world import read
 from tests.builders import NodeBuilder, PodBuilder, node, pod
 from tests.office import Office, bound, told
@@ -118,7 +119,19 @@ def test_member_that_comes_back_is_told_where_its_gang_is() -> None:
     office.see(pod("p0").gpu(8).gang("g", 2).annotation(v.REQUIRE_CLIQUE, "true"))
     message = told(office.decide())["p0"]
     assert "1 of them placed, room for 1 in NVLink clique uuid.1, where its others are" in message
-    assert "2 node(s) outside NVLink clique uuid.1, where other members of the gang are" in message
+    assert "6 node(s) outside NVLink clique uuid.1, where other members of the gang are" in message
+
+
+@pytest.mark.parametrize(("there", "victims"), [(0, {"low-n04"}), (2000, set())], ids=["weaker", "stronger"])
+def test_member_drives_out_nobody_outside_its_clique(there: int, victims: set[str]) -> None:
+    first = pod("first").gpu(8).gang("g", 1).annotation(v.REQUIRE_CLIQUE, "true").priority(1000).node("n03")
+    others = [
+        pod(f"low-{home}").gpu(8).priority(there if home == "n04" else 0).node(home) for home in ("n01", "n02", "n04")
+    ]
+    office = place([], running=[first, *others])
+    office.see(pod("late").gpu(8).gang("g", 1).annotation(v.REQUIRE_CLIQUE, "true").priority(1000))
+    evictions = [action for action in office.decide() if isinstance(action, Eviction)]
+    assert {victim.name for one in evictions for victim in one.victims} == victims
 
 
 def test_members_in_different_cliques_leave_no_clique_to_the_next() -> None:
