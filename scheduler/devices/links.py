@@ -13,7 +13,7 @@ from itertools import combinations
 from operator import or_
 from typing import Final, NamedTuple
 
-from kubenexus.common.topology import Gpu, NodeTopology, PairClass, links_between
+from kubenexus.common.topology import Gpu, NodeTopology, NvlinkKind, PairClass, links_between
 from kubenexus.scheduler.devices.symmetry import Symmetry, symmetry_of
 
 NVLINK: Final = 1000
@@ -82,6 +82,8 @@ class _Seat(NamedTuple):
 _Distances = tuple[tuple[tuple[int, int], int | None], ...]
 _NOTHING: Final = _Link(0, joined=False)
 _CLASSES: Final = tuple(PairClass)
+# NVLinks between any two GPUs, where only their kind is known: through switches to all, however many.
+_EVERYWHERE: Final = {NvlinkKind.NVSWITCH: 1, NvlinkKind.NONE: 0}
 
 
 def mask_of(indices: Iterable[int]) -> int:
@@ -107,7 +109,8 @@ def layout_of(topology: NodeTopology) -> Layout:
     nics = {index: max(far.values()) - distance for index, distance in far.items()}
     seats = tuple(_Seat(gpu.index, gpu.numa, gpu.peer_links, gpu.peer_classes, nics[gpu.index]) for gpu in whole)
     homes = sorted({gpu.numa for gpu in whole if gpu.numa is not None})
-    return _layout(seats, tuple(((a, b), topology.distance(a, b)) for a in homes for b in homes if a < b))
+    distances = tuple(((a, b), topology.distance(a, b)) for a in homes for b in homes if a < b)
+    return _layout(seats, distances, _EVERYWHERE.get(topology.nvlink) if topology.nvlink else None)
 
 
 def _nic_distance(topology: NodeTopology, gpu: Gpu) -> int:
@@ -120,10 +123,10 @@ def _nic_distance(topology: NodeTopology, gpu: Gpu) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _layout(seats: tuple[_Seat, ...], distances: _Distances) -> Layout:
+def _layout(seats: tuple[_Seat, ...], distances: _Distances, links_else: int | None) -> Layout:
     gpus = [Gpu(index=s.gpu, numa=s.numa, peer_links=s.peer_links, peer_classes=s.peer_classes) for s in seats]
     topology, far = NodeTopology(gpus=tuple(gpus)), dict(distances)
-    links = {frozenset((a.index, b.index)): _link(topology, far, a, b) for a, b in combinations(gpus, 2)}
+    links = {frozenset((a.index, b.index)): _link(topology, far, a, b, links_else) for a, b in combinations(gpus, 2)}
     order = tuple(gpu.index for gpu in gpus)
     width = range(max(order, default=-1) + 1)
     table = [[links.get(frozenset((one, other)), _NOTHING) for other in width] for one in width]
@@ -140,8 +143,12 @@ def _layout(seats: tuple[_Seat, ...], distances: _Distances) -> Layout:
     )
 
 
-def _link(topology: NodeTopology, far: dict[tuple[int, int], int | None], one: Gpu, other: Gpu) -> _Link:
+def _link(
+    topology: NodeTopology, far: dict[tuple[int, int], int | None], one: Gpu, other: Gpu, links_else: int | None
+) -> _Link:
+    """What joins two GPUs; `links_else` is how many NVLinks all pairs have of which nothing else is known."""
     nvlinks, path = links_between(one, other), topology.pair_class(one.index, other.index)
+    nvlinks = links_else if nvlinks is None else nvlinks
     closeness = _closeness(one.numa, other.numa, far)
     path = path or (PairClass.NODE if closeness == SAME_NUMA else PairClass.SYS)
     joined = path is not PairClass.SYS if nvlinks is None else nvlinks > 0

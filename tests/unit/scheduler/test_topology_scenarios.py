@@ -315,6 +315,15 @@ def test_scenario(objects: list[Builder], expected: dict[str, Any]) -> None:
     check(result(*objects), **expected)
 
 
+def test_f1_small_pods_go_where_a_label_says_that_nothing_joins_gpus() -> None:
+    homes = [node(name).capacity(cpu=32, memory="128Gi", gpu=8).label(v.GPU_COUNT, "8") for name in ("s", "t", "p")]
+    for home, kind in zip(homes, ("nvswitch", "nvlink", "pcie"), strict=True):
+        home.label(v.GPU_TOPOLOGY, kind)
+        for index in range(8):
+            home.label(v.gpu_numa_label(index), str(index // 4))
+    assert result(*homes, wants("a", gpu=1))["a"][0] == "p"
+
+
 EXPLAINED: list[Any] = [
     pytest.param(
         [machine("n"), sits(wants("r", cpu=12), "n", "0"), sits(wants("s", cpu=10), "n", "1")],
