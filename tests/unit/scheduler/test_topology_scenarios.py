@@ -302,6 +302,25 @@ SCENARIOS: list[Any] = [
         {"a": ("box", [0], [0, 1, 2, 3])},
         id="F2 four GPUs: exact fit before leftovers",
     ),
+    *[
+        pytest.param(
+            [one_numa(name, 8, links=0 if name == apart else 18) for name in ("a", "b")] + [wants("p", gpu=count)],
+            {"p": ("b" if apart == "a" else "a", [0], list(range(count)))},
+            id=f"V4 {count} GPUs go where they are linked, not to {apart}",
+        )
+        for count in (4, 8)
+        for apart in ("a", "b")
+    ],
+    pytest.param(
+        [
+            one_numa("box", 4, links=0),
+            one_numa("large", 8),
+            sits(wants("r", gpu=2), "large", "0", "0,1"),
+            wants("a", gpu=4),
+        ],
+        {"a": ("box", [0], [0, 1, 2, 3])},
+        id="F2 four GPUs: exact fit before leftovers, and before links",
+    ),
     pytest.param(
         [one_numa("pristine", 8), one_numa("used", 8), sits(wants("r", gpu=2), "used", "0", "0,1"), wants("a", gpu=8)],
         {"a": ("pristine", [0], list(range(8)))},
