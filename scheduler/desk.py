@@ -202,8 +202,7 @@ class Desk:
         for pod, _ in list(self.state.pods()):
             cycle = self._cycles.get(pod.spec.scheduler_name)
             if cycle is not None:
-                places = (cycle.place(one) for one in self.muster.reserved(pod))
-                self.muster.hold(pod, [place for place in places if place is not None], now)
+                self.muster.hold_anew(pod, cycle, now)
 
     # What became of it
 
@@ -304,7 +303,7 @@ class Desk:
 
     def _decide_pod(self, pod: PodView, now: float) -> Decision:
         self.muster.make_way(pod)
-        decision = self._cycle_of(pod).decide(pod)
+        decision = self._cycle_of(pod).decide(pod, self.muster.fence(pod, self.state))
         if isinstance(decision, Place):
             self._assume(decision, now)
         else:
@@ -320,6 +319,8 @@ class Desk:
             self._actions += (Report(pod, UNSCHEDULABLE, message) for pod in unit.pods)
             return decision
         log.info("a gang is placed", gang=call.name, members=len(decision.places), where=decision.domain)
+        for warning in call.warnings:
+            log.warning("a gang is placed by the largest size that its members say", gang=call.name, why=warning)
         for place in decision.places:
             if not is_placeholder(place.pod):
                 self._assume(place, now)

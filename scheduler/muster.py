@@ -25,7 +25,8 @@ from kubenexus.common.gangs import (
 )
 from kubenexus.common.objects import PodView
 from kubenexus.scheduler.actions import UNSCHEDULABLE, Bind, Report
-from kubenexus.scheduler.engine.cycle import Place
+from kubenexus.scheduler.engine.cycle import Cycle, Place
+from kubenexus.scheduler.engine.fabric import Fence, fence_of
 from kubenexus.scheduler.engine.gang import Call
 from kubenexus.scheduler.engine.holds import Holds, is_placeholder, placeholders, stand_in_of
 from kubenexus.scheduler.engine.queue import FIRST_BACKOFF, Queue, Unit
@@ -222,15 +223,26 @@ class Muster:
         group = self.roster.group_of(unit.pods[0].uid)
         if group is None or unit.name != str(group.key):
             return None
-        standing = group.standing
-        homes = (state.home(uid) for uid, one in group.members.items() if one.placed)
-        anchors = tuple(home for home in homes if home is not None)
-        call = Call(group.key, group.name, unit.pods, max(standing.short, 1), standing.needed, standing.done, anchors)
+        standing, anchors = group.standing, _anchors(group, state)
         reserved = tuple(one for pod in unit.pods for one in self.reserved(pod))
-        held = self.holds.of(group.key)
-        return call._replace(
-            pods=(*unit.pods, *reserved), need=call.need + len(reserved), reserves=len(reserved), held=held
+        return Call(
+            group.key,
+            group.name,
+            pods=(*unit.pods, *reserved),
+            need=max(standing.short, 1) + len(reserved),
+            size=standing.needed,
+            done=standing.done,
+            anchors=anchors,
+            held=self.holds.of(group.key),
+            reserves=len(reserved),
+            warnings=group.quorum.warnings,
         )
+
+    def fence(self, pod: PodView, state: State) -> Fence | None:
+        """The nodes that are left to a pod because of where its gang is."""
+        group = self.roster.group_of(pod.uid)
+        wish = None if group is None else group.wish
+        return None if group is None or wish is None else fence_of(wish, _anchors(group, state), state)
 
     def reserved(self, pod: PodView) -> tuple[PodView, ...]:
         """Placeholders of the pods that this one will need room for: of those that are not there yet."""
@@ -248,6 +260,11 @@ class Muster:
         if reservation is not None:
             uids = tuple(place.pod.uid for place in places if is_placeholder(place.pod))
             self.holds.keep(reservation.gang, pod.uid, uids, now)
+
+    def hold_anew(self, pod: PodView, cycle: Cycle, now: float) -> None:
+        """The pod has its place from before: room for those that it will make, as far as there is."""
+        places = (cycle.place(one) for one in self.reserved(pod))
+        self.hold(pod, [place for place in places if place is not None], now)
 
     def make_way(self, pod: PodView) -> None:
         """A pod is about to be placed by itself: what was held for it is its own."""
@@ -324,6 +341,12 @@ def _mode(group: Group) -> _Mode:
     role = quorum.first.role if quorum.first and standing.needed != quorum.min_available else None
     how = How.FORMING if standing.missing > 0 else How.TOGETHER if standing.short > 0 else How.ALONE
     return _Mode(how, role, begun=standing.done > 0)
+
+
+def _anchors(group: Group, state: State) -> tuple[int, ...]:
+    """The nodes that members are on, as long as both are there to stay."""
+    homes = (state.home(uid) for uid, one in group.members.items() if one.placed and one.counts)
+    return tuple(home for home in homes if home is not None and state.alive[home])
 
 
 def _missing(group: Group) -> str:

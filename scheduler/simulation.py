@@ -19,7 +19,7 @@ from kubenexus.scheduler.engine.nominated import Nominations
 from kubenexus.scheduler.engine.plugin import ClusterPlugin
 from kubenexus.scheduler.engine.queue import Queue
 from kubenexus.scheduler.expand import expand_all
-from kubenexus.scheduler.explanation import explain_nodes
+from kubenexus.scheduler.explanation import explain_nodes, explain_refusals
 from kubenexus.scheduler.muster import Muster
 from kubenexus.scheduler.plugins.dynamic_resources import ClaimDecision
 from kubenexus.scheduler.profiles import build_cycles
@@ -96,6 +96,8 @@ class Simulation:
             if obj.get("kind") == "Pod":
                 self._take(admission.admit(obj))
         self._cycles = build_cycles(self.config, self.world.state, self._nominations)
+        for pod, _ in list(self.world.state.pods()):
+            self._muster.hold_anew(pod, self._cycle(pod), 0.0)
 
     @property
     def warnings(self) -> Iterator[str]:
@@ -123,26 +125,26 @@ class Simulation:
         """Try to place a pod now, or its whole gang. Pods that have to make room for it leave at once."""
         unit = self._queue.unit(pod.uid)
         if unit is None and (why := self._muster.why(pod.uid)):
-            return [Entry(pod, reason=why, gang=self._gang(pod))]
+            return [Entry(pod, reason=why, gang=self._gang(pod), nodes=self._explained(pod))]
         call = unit and self._muster.call(unit, self.world.state)
-        entries = [self._alone(pod)] if call is None else self._together(call)
+        entries, left = ([self._alone(pod)], ()) if call is None else self._together(call)
         for entry in entries:
             entry.gang = self._gang(entry.pod)
             if entry.node is not None:
                 self._muster.placed(entry.pod, 0.0)
                 self._queue.remove(entry.pod.uid)
-        return entries
+        return [*entries, *(entry for one in left for entry in self.attempt(one))]
 
     def _gang(self, pod: PodView) -> str | None:
         group = self._muster.roster.group_of(pod.uid)
         return None if group is None else str(group.key)
 
-    def _together(self, call: Call) -> list[Entry]:
-        nodes = {pod.uid: explain_nodes(self._cycle(pod), pod) for pod in call.pods} if self.explain else {}
-        decision = self._gangs.decide(call)
+    def _together(self, call: Call) -> tuple[list[Entry], tuple[PodView, ...]]:
+        """What became of the members of a gang, and those beyond its minimum that go on alone."""
+        nodes = {pod.uid: self._explained(pod) for pod in call.pods}
+        decision = self._gangs.decide(call, tell=self.explain)
         if isinstance(decision, Refused):
-            reason = sentence(decision.park, self.world.state)
-            return [Entry(pod, reason=reason, nodes=nodes.get(pod.uid)) for pod in call.pods if not is_placeholder(pod)]
+            return list(self._refused(call, decision.park, nodes)), ()
         placed = {place.pod.uid: place for place in decision.places}
         for pod in call.pods:
             self._muster.hold(pod, decision.places, 0.0)
@@ -152,8 +154,25 @@ class Simulation:
             place = placed.get(pod.uid)
             if place is not None and not is_placeholder(pod):
                 self._keep(place)
-                entries.append(Entry(pod, place.node, nodes=nodes.get(pod.uid), taken=place.annotations))
-        return [*entries, *(entry for pod in decision.left for entry in self.attempt(pod))]
+                warning = " ".join(call.warnings) or None
+                entries.append(Entry(pod, place.node, warning, nodes[pod.uid], taken=place.annotations))
+        return entries, decision.left
+
+    def _refused(self, call: Call, park: Park, nodes: Mapping[str, Obj | None]) -> Iterator[Entry]:
+        """The members wait. Those like the one that found no room are told what nodes said to it."""
+        reason, alike = sentence(park, self.world.state), self._cycle(park.pod).alike
+        told = explain_refusals(park.verdicts, self.world.state)
+        for pod in call.pods:
+            own = nodes[pod.uid]
+            if own is not None and alike.key(pod) == alike.key(park.pod):
+                own = {name: said if not said["feasible"] else told.get(name, said) for name, said in own.items()}
+            if not is_placeholder(pod):
+                yield Entry(pod, reason=reason, nodes=own)
+
+    def _explained(self, pod: PodView) -> Obj | None:
+        if not self.explain:
+            return None
+        return explain_nodes(self._cycle(pod), pod, self._muster.fence(pod, self.world.state))
 
     def _alone(self, pod: PodView) -> Entry:
         self._muster.make_way(pod)
@@ -223,8 +242,8 @@ class Simulation:
 
     def _attempt(self, pod: PodView) -> Entry:
         cycle = self._cycle(pod)
-        nodes = explain_nodes(cycle, pod) if self.explain else None
-        decision = cycle.decide(pod)
+        nodes = self._explained(pod)
+        decision = cycle.decide(pod, self._muster.fence(pod, cycle.state))
         if isinstance(decision, Place):
             self._keep(decision)
             return Entry(pod, decision.node, nodes=nodes, taken=decision.annotations)

@@ -206,7 +206,7 @@ def combine(members: Iterable[Gang]) -> Quorum:
         return Quorum(sizes[0], first)
     shown = ", ".join(map(str, sizes[:-1]))
     warning = (
-        f"members of gang {gangs[0].key} disagree on its size ({shown} and {sizes[-1]}): {sizes[-1]} counts; "
+        f"Members of gang {gangs[0].key} disagree on its size ({shown} and {sizes[-1]}): {sizes[-1]} counts; "
         "give all members the same."
     )
     return Quorum(sizes[-1], first, (warning,))

@@ -26,18 +26,23 @@ _MIG_PRODUCT = re.compile(r".*-MIG-.*")
 
 
 def feature_discovery(labels: Mapping[str, str], reasons: Reasons) -> tuple[Gpu, ...] | None:
-    """The GPUs that GPU Feature Discovery counts; under MIG its product and memory are of a slice and tell nothing."""
+    """The GPUs that GPU Feature Discovery counts; under MIG its product and memory are of a slice and tell nothing.
+
+    What it counts then are slices, none of which is a whole GPU.
+    """
     reader = LabelReader(labels, reasons)
     count = reader.number(_COUNT)
     if count is None or count > MAX_GPUS:
         return None
     product = labels.get(_PRODUCT, "").removesuffix("-SHARED") or None
     mebibytes = reader.number(_MEMORY)
-    if product is not None and _MIG_PRODUCT.fullmatch(product):
+    mig = True if product is not None and _MIG_PRODUCT.fullmatch(product) else None
+    if mig:
         product = mebibytes = None
     memory = mebibytes * MIB if mebibytes else None
     clique = labels.get(_CLIQUE) or None
-    return tuple(Gpu(index=index, product=product, memory=memory, fabric_clique=clique) for index in range(count))
+    alike = Gpu(index=0, product=product, memory=memory, fabric_clique=clique, mig=mig)
+    return tuple(replace(alike, index=index) for index in range(count))
 
 
 def decode_nvidia_slice(obj: Any) -> SlicePart | None:

@@ -176,13 +176,16 @@ class LabelReader:
         return count
 
 
-def decode_labels(labels: Mapping[str, str]) -> tuple[NodeTopology, str | None]:
-    """What our labels say, written by the agent or by hand, and the hash of the state they belong to."""
+def decode_labels(labels: Mapping[str, str], gpus: int = 0) -> tuple[NodeTopology, str | None]:
+    """What our labels say, written by the agent or by hand, and the hash of the state they belong to.
+
+    `gpus` is how many there are if labels tell their model or memory but not their number.
+    """
     reasons: Reasons = {}
     reader = LabelReader(labels, reasons)
     topology = build.topology(
         numa=_read_numa(reader),
-        gpus=_read_gpus(reader),
+        gpus=_read_gpus(reader, gpus),
         nics=None,
         reasons=reasons,
         threads_per_core=reader.get(vocabulary.THREADS_PER_CORE, _digits(AMOUNT)),
@@ -220,9 +223,10 @@ def _read_node(reader: LabelReader, node: int, memory_only: bool, everything: It
     return {"id": node, **{field: value for field, value in found.items() if value is not None}}
 
 
-def _read_gpus(reader: LabelReader) -> tuple[Gpu, ...] | None:
+def _read_gpus(reader: LabelReader, given: int) -> tuple[Gpu, ...] | None:
     numa = _read_gpu_numa(reader)
-    total = _gpu_total(reader, numa)
+    described = vocabulary.GPU_MODEL in reader.labels or vocabulary.GPU_VRAM in reader.labels
+    total = _gpu_total(reader, numa, given if described else 0)
     if total is None:
         return None
     if reader.labels.get(vocabulary.GPU_LOST, "0") != "0":
@@ -236,15 +240,15 @@ def _read_gpus(reader: LabelReader) -> tuple[Gpu, ...] | None:
     return tuple(Gpu(index=index, numa=numa.get(index), **common) for index in range(total))
 
 
-def _gpu_total(reader: LabelReader, numa: Mapping[int, int | None]) -> int | None:
-    """How many GPUs there are, lost ones included: as counted, else as many as have a NUMA label."""
+def _gpu_total(reader: LabelReader, numa: Mapping[int, int | None], given: int) -> int | None:
+    """How many GPUs there are, lost ones included: as counted, else as many as have a NUMA label, or are given out."""
     described = max(numa, default=-1) + 1
     if vocabulary.GPU_COUNT in reader.labels:
         count = reader.number(vocabulary.GPU_COUNT)
         lost = reader.number(vocabulary.GPU_LOST) if vocabulary.GPU_LOST in reader.labels else 0
         total = None if count is None or lost is None else count + lost
     else:
-        total = described if described and len(numa) == described else None
+        total = (described if len(numa) == described else None) if described else given or None
     if total is None or described <= total <= MAX_GPUS:
         return total
     reader.reasons["gpu"] = f"labels count {total} GPUs and describe {described}"

@@ -52,16 +52,21 @@ def read_slice(obj: Any) -> SlicePart | None:
 
 
 def read_topology(
-    labels: Mapping[str, Any], annotations: Mapping[str, Any], slices: Iterable[SlicePart | None] = ()
+    labels: Mapping[str, Any],
+    annotations: Mapping[str, Any],
+    slices: Iterable[SlicePart | None] = (),
+    *,
+    gpus: int = 0,
 ) -> Reading:
     """What is known of the node with these labels, annotations and slices (each as `read_slice` gave it).
 
-    The topology's `unknowns` say why facts are unknown; `problems` are about whole sources.
+    `gpus` is how many it gives to pods: labels that describe GPUs and do not count them are about these. The topology's
+    `unknowns` say why facts are unknown; `problems` are about whole sources.
     """
     parts = [part for part in slices if part is not None]
     labels = {key: text for key, text in labels.items() if isinstance(text, str)}
     problems: list[str] = []
-    own = (_from_slices(parts, problems), _from_annotation(annotations, problems), _from_labels(labels))
+    own = (_from_slices(parts, problems), _from_annotation(annotations, problems), _from_labels(labels, gpus))
     sources = _coherent([source for source in own if source], problems)
     sources += _foreign(labels, parts)
     topology = NodeTopology()
@@ -128,8 +133,9 @@ def _from_annotation(annotations: Mapping[str, Any], problems: list[str]) -> _So
     return _Source("annotation", topology, digest)
 
 
-def _from_labels(labels: Mapping[str, str]) -> _Source:
-    topology, digest = decode_labels(labels)
+def _from_labels(labels: Mapping[str, str], gpus: int) -> _Source:
+    counted = feature_discovery(labels, {})
+    topology, digest = decode_labels(labels, gpus if counted is None else len(counted))
     return _Source("labels", topology, digest)
 
 

@@ -20,6 +20,19 @@ INTENSIVE_MEMORY: Final = 16 * GIB
 INTENSIVE_MEMORY_PER_CORE: Final = 4 * GIB
 STRICT: Final = frozenset((NumaPolicy.RESTRICTED, NumaPolicy.SINGLE_NUMA, NumaPolicy.ISOLATED))
 """the policies that refuse nodes"""
+_WISHES: Final = frozenset(
+    (
+        v.NUMA_POLICY,
+        v.NUMA_POLICY_ALIAS,
+        v.NUMA_RESOURCES,
+        v.NUMA_AFFINITY,
+        v.NUMA_ANTI_AFFINITY,
+        v.NUMA_DISTANCE_WEIGHT,
+        v.GANG_NUMA_SPREAD,
+        v.MEMORY_INTENSIVE,
+    )
+)
+"""whoever writes one of these minds NUMA nodes"""
 
 
 class Part(NamedTuple):
@@ -54,6 +67,8 @@ class Ask(NamedTuple):
     memory_intensive: bool = False
     vram: int = 0
     """bytes that each GPU must have"""
+    largest: int | None = None
+    """bytes that no GPU may exceed, to leave larger ones to others"""
     spread: GangNumaSpread | None = None
     gang: str = ""
     """whose other members `spread` is about"""
@@ -86,14 +101,14 @@ class Unusable(NamedTuple):
 
 def read_ask(pod: PodView, gpu_resources: Collection[str], *, kubelets: bool = False) -> Ask | Unusable | None:
     """What the pod asks for; None if NUMA nodes and GPUs are nothing to it, nor (with `kubelets`) to a kubelet."""
-    named = v.NUMA_POLICY in pod.annotations or v.NUMA_POLICY_ALIAS in pod.annotations
+    named = not _WISHES.isdisjoint(pod.annotations)
     requests, exclusive = pod.spec.requests, pod.spec.needs.exclusive_cpus
     gpus = gpus_of(requests, gpu_resources)
     if not (named or gpus or exclusive):
         return _unknowing(pod) if kubelets and pod.spec.needs.qos is Qos.GUARANTEED else None
     try:
         ask = _read(pod, gpus, gpu_resources)
-    except (v.VocabularyError, quantity.QuantityError) as error:
+    except v.VocabularyError as error:
         return Unusable(str(error))
     return ask if gpus or kubelets or ask.policy is not NumaPolicy.NONE else None
 
@@ -181,8 +196,15 @@ def _memory_intensive(notes: Mapping[str, str], requests: Mapping[str, int]) -> 
 
 
 def _vram(pod: PodView) -> int:
-    text = pod.annotations.get(v.VRAM_REQUEST) or pod.labels.get(v.VRAM_REQUEST_ALIAS)
-    return max(0, quantity.value(text)) if text else 0
+    said = {
+        v.VRAM_REQUEST: pod.annotations.get(v.VRAM_REQUEST),
+        v.VRAM_REQUEST_ALIAS: pod.labels.get(v.VRAM_REQUEST_ALIAS),
+    }
+    key, text = next(((key, text) for key, text in said.items() if text), ("", ""))
+    try:
+        return max(0, quantity.value(text)) if text else 0
+    except quantity.QuantityError as error:
+        raise v.VocabularyError(f"{key}: {error}") from None
 
 
 class _NoOwners:

@@ -3,7 +3,8 @@
 The machine is seen as a whole: its free GPUs are divided into groups of the size asked for, and one of what remains, so
 that the links inside all groups together are worth most; the pod gets the best of the groups. (The best set alone might
 leave GPUs without links to the next.) Of equal groups it gets the one that leaves most islands whole, then most links,
-then the one of lowest indices. It is never split across islands while one island can hold it.
+then the one nearest to network cards, then the one of lowest indices. It is never split across islands while one island
+can hold it.
 """
 
 from __future__ import annotations
@@ -42,7 +43,13 @@ def _best(layout: Layout, free: int, count: int, must: int) -> int:
     linked = _best_linked(layout, free, count, _options(layout, free, count, must))
     left = {mask: (kept(layout, free & ~mask), worth(layout, free & ~mask)) for mask in linked}
     most = max(left.values())
-    return min((mask for mask in linked if left[mask] == most), key=lambda mask: tuple(bits(mask)))
+    return min((mask for mask in linked if left[mask] == most), key=lambda mask: _last(layout, mask))
+
+
+def _last(layout: Layout, mask: int) -> tuple[int, tuple[int, ...]]:
+    """What tells sets apart that are as good as each other: network cards, then indices."""
+    indices = tuple(bits(mask))
+    return -sum([layout.nics[index] for index in indices]), indices
 
 
 def _best_linked(layout: Layout, free: int, count: int, options: list[int]) -> list[int]:

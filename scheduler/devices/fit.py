@@ -9,7 +9,7 @@ from kubenexus.common.wire.kubelet import FULL_CORES
 from kubenexus.scheduler.devices.ask import Ask
 from kubenexus.scheduler.devices.choose import choose
 from kubenexus.scheduler.devices.kubelet import foresee, refused_when_empty, splits_cores
-from kubenexus.scheduler.devices.links import mask_of
+from kubenexus.scheduler.devices.links import bits, mask_of
 from kubenexus.scheduler.devices.machine import RESOURCES, Amounts, Machine, cards
 from kubenexus.scheduler.devices.occupancy import Occupancy
 from kubenexus.scheduler.devices.score import Zones, score
@@ -45,14 +45,29 @@ class Refused(NamedTuple):
 
 
 def fit(machine: Machine, occupancy: Occupancy, ask: Ask, members: Amounts = ()) -> Fit | Refused:
-    """The best place for a pod. `members` is how many pods of its gang are in each zone, empty for none anywhere."""
+    """The best place for a pod. `members` is how many pods of its gang are in each zone, empty for none anywhere.
+
+    Of GPUs of several sizes it gets the smallest that will do, unless their links or NUMA nodes are worse.
+    """
+    found = _fit(machine, occupancy, ask, members)
+    if not ask.vram or not isinstance(found, Fit):
+        return found
+    used = max((machine.vram[index] or 0 for index in bits(found.gpus)), default=0)
+    for size in sorted({size for size in machine.vram if size and ask.vram <= size < used}):
+        smaller = _fit(machine, occupancy, ask._replace(largest=size), members)
+        if isinstance(smaller, Fit) and (len(smaller.numa), -smaller.quality) <= (len(found.numa), -found.quality):
+            return smaller
+    return found
+
+
+def _fit(machine: Machine, occupancy: Occupancy, ask: Ask, members: Amounts) -> Fit | Refused:
     if machine.kubelet is not None and ask.heeded and occupancy.pins is not None:
         zones = foresee(machine, occupancy.pins, ask)
         if zones is not None:
             return _as_foreseen(machine, occupancy, ask, members, zones)
     if ask.policy is NumaPolicy.NONE:
         return _anywhere(machine, occupancy, ask)
-    if ask.strict and (unknown := _unknown(machine, occupancy, ask)):
+    if ask.strict and (unknown := unknown_of(machine, occupancy, ask)):
         return Refused(hopeless=True, unknown=unknown)
     room = room_for(machine, occupancy, ask)
     found = best(machine, room, ask, members, _sizes(machine, ask))
@@ -69,7 +84,7 @@ def _as_foreseen(machine: Machine, occupancy: Occupancy, ask: Ask, members: Amou
     if not zones:
         hopeless = refused_when_empty(machine, ask, whole_gpus=occupancy.gpus is not None)
         return Refused(hopeless=hopeless, kubelet=_setting(machine, ask))
-    if ask.strict and (unknown := _unknown(machine, occupancy, ask)):
+    if ask.strict and (unknown := unknown_of(machine, occupancy, ask)):
         return Refused(hopeless=True, unknown=unknown)
     room, is_open = room_for(machine, occupancy, ask), not occupancy.closed & mask_of(zones)
     if not ask.strict and is_open:
@@ -98,7 +113,7 @@ def _setting(machine: Machine, ask: Ask) -> str:
 
 def _anywhere(machine: Machine, occupancy: Occupancy, ask: Ask) -> Fit | Refused:
     """GPUs alone count, wherever they are. Where nobody can tell which are free, that is the kubelet's matter."""
-    suited = cards(machine, ask.vram)
+    suited = cards(machine, ask.vram, ask.largest)
     if occupancy.gpus is None and ask.vram and not suited:
         return Refused(hopeless=True, unknown="" if machine.gpus else "GPUs")
     if occupancy.gpus is None or not ask.gpus:
@@ -109,14 +124,14 @@ def _anywhere(machine: Machine, occupancy: Occupancy, ask: Ask) -> Fit | Refused
     return Fit((), choice.mask, 0, choice.quality, machine, occupancy.gpus)
 
 
-def _unknown(machine: Machine, occupancy: Occupancy, ask: Ask) -> str:
+def unknown_of(machine: Machine, occupancy: Occupancy, ask: Ask) -> str:
     """What is not known of the machine, and would have to be for a strict policy."""
     if not machine.zones:
         return "NUMA nodes"
     if ask.gpus and ask.aligned_gpus and occupancy.gpus is None:
         return "GPUs"
     wanted = (RESOURCES[place] for place in ask.aligned if ask.amounts[place])
-    return next((f"NUMA nodes' {name}" for name in wanted if name in machine.unknown), "")
+    return next((f"amounts of {name} by NUMA node" for name in wanted if name in machine.unknown), "")
 
 
 def _sizes(machine: Machine, ask: Ask) -> range:

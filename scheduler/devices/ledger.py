@@ -122,7 +122,8 @@ class Ledger:
         """how many pods a kubelet gave something else than they had been assigned"""
         self._missed: set[str] = set()
         self._cluster = cluster
-        self._gpu_resources: tuple[str, ...] = v.GPU_RESOURCES
+        self.gpu_resources: tuple[str, ...] = v.GPU_RESOURCES
+        """the extended resources that count whole GPUs"""
         self._position = 0
         self._kinds: Kinds = np.zeros(0, dtype=np.int32)
         self._spots: list[Spot] = []
@@ -132,9 +133,9 @@ class Ledger:
 
     def recognise(self, gpu_resources: Iterable[str]) -> None:
         """Extended resources that count whole GPUs, besides those that are known already."""
-        more = [name for name in gpu_resources if name not in self._gpu_resources]
+        more = [name for name in gpu_resources if name not in self.gpu_resources]
         if more:
-            self._gpu_resources = (*self._gpu_resources, *more)
+            self.gpu_resources = (*self.gpu_resources, *more)
             self._kinds[:] = STALE
             self._taken.clear()
 
@@ -145,6 +146,11 @@ class Ledger:
         slots = self._cluster.slots
         view = slots[node].view if node < len(slots) else None
         return None if view is None else self.sources.of(view)
+
+    def clique(self, view: NodeView) -> str | None:
+        """The NVLink clique of a node, whoever tells it: a fact of nodes that changes with their slices."""
+        labels = view.meta.labels
+        return self.sources.of(view).clique or labels.get(v.GPU_CLIQUE) or labels.get(v.NVIDIA_CLIQUE) or None
 
     def spot(self, node: int) -> Spot:
         """The machine of a node, and what is taken of it now."""
@@ -258,7 +264,7 @@ class Ledger:
             if len(self._taken) >= _MAX_REMEMBERED:
                 self._taken.clear()
             # Holding the pod, and with it the usage, whose id nobody else gets.
-            known = self._taken[id(pod.usage)] = pod, needs_of(pod, self._gpu_resources)
+            known = self._taken[id(pod.usage)] = pod, needs_of(pod, self.gpu_resources)
         return known[1]
 
     def _given(self, pod: PodView, known: Known) -> Given | None:
@@ -274,7 +280,7 @@ class Ledger:
         """Whether GPUs are given out whole: not if they are shared in time or cut up, so that there seem to be more."""
         if machine.gpus is None or slot.view is None:
             return False
-        count = gpus_of(slot.view.allocatable, self._gpu_resources)
+        count = gpus_of(slot.view.allocatable, self.gpu_resources)
         return count <= machine.gpus and bool(machine.layout.gpus or not count)
 
     # Isolated pods
@@ -289,7 +295,7 @@ class Ledger:
         zones = [machine.zones[place] for place in machine.positions(numa)]
         rest = {name: sum(zone.room[place] for zone in zones) for place, name in enumerate(RESOURCES)}
         gpus = sum(zone.gpus.bit_count() for zone in zones)
-        names = [name for name in self._gpu_resources if view and view.allocatable.get(name)][:1]
+        names = [name for name in self.gpu_resources if view and view.allocatable.get(name)][:1]
         rest |= dict.fromkeys(names, gpus)
         left = {name: amount - pod.usage.requests.get(name, 0) for name, amount in rest.items()}
         return {name: amount for name, amount in left.items() if amount > 0}

@@ -13,7 +13,7 @@ from itertools import combinations
 from operator import or_
 from typing import Final, NamedTuple
 
-from kubenexus.common.topology import Gpu, NodeTopology, PairClass, links_between
+from kubenexus.common.topology import Gpu, NodeTopology, NvlinkKind, PairClass, links_between
 from kubenexus.scheduler.devices.symmetry import Symmetry, symmetry_of
 
 NVLINK: Final = 1000
@@ -42,6 +42,8 @@ class Layout:
     """GPUs that are joined, directly or through each other, by lowest index; one that nothing joins is alone"""
     symmetry: Symmetry
     """what may change places without changing a link"""
+    nics: tuple[int, ...]
+    """for each index how many classes of paths a network card is closer to it than to the GPU farthest from any"""
 
     def weight(self, one: int, other: int) -> int:
         """How good the link between two GPUs is: NVLinks count most, then the PCIe class, then NUMA."""
@@ -74,10 +76,14 @@ class _Seat(NamedTuple):
     numa: int | None
     peer_links: str | None
     peer_classes: str | None
+    nic: int
 
 
 _Distances = tuple[tuple[tuple[int, int], int | None], ...]
 _NOTHING: Final = _Link(0, joined=False)
+_CLASSES: Final = tuple(PairClass)
+# NVLinks between any two GPUs, where only their kind is known: through switches to all, however many.
+_EVERYWHERE: Final = {NvlinkKind.NVSWITCH: 1, NvlinkKind.NONE: 0}
 
 
 def mask_of(indices: Iterable[int]) -> int:
@@ -99,32 +105,50 @@ def bits(mask: int) -> Iterator[int]:
 def layout_of(topology: NodeTopology) -> Layout:
     """The layout of this machine; machines whose GPUs are linked alike share it."""
     whole = [gpu for gpu in topology.usable_gpus if not gpu.mig]
-    seats = tuple(_Seat(gpu.index, gpu.numa, gpu.peer_links, gpu.peer_classes) for gpu in whole)
+    far = {gpu.index: _nic_distance(topology, gpu) for gpu in whole}
+    nics = {index: max(far.values()) - distance for index, distance in far.items()}
+    seats = tuple(_Seat(gpu.index, gpu.numa, gpu.peer_links, gpu.peer_classes, nics[gpu.index]) for gpu in whole)
     homes = sorted({gpu.numa for gpu in whole if gpu.numa is not None})
-    return _layout(seats, tuple(((a, b), topology.distance(a, b)) for a in homes for b in homes if a < b))
+    distances = tuple(((a, b), topology.distance(a, b)) for a in homes for b in homes if a < b)
+    return _layout(seats, distances, _EVERYWHERE.get(topology.nvlink) if topology.nvlink else None)
+
+
+def _nic_distance(topology: NodeTopology, gpu: Gpu) -> int:
+    """The class of the path to the nearest network card, as a number."""
+    nearest = next(iter(topology.nics_near(gpu.index)), None)
+    if nearest is not None and nearest.gpu_classes is not None:
+        return _CLASSES.index(PairClass(nearest.gpu_classes[gpu.index]))
+    same = gpu.numa is not None and any(nic.numa == gpu.numa for nic in topology.nics or ())
+    return _CLASSES.index(PairClass.NODE if same else PairClass.SYS)
 
 
 @lru_cache(maxsize=1024)
-def _layout(seats: tuple[_Seat, ...], distances: _Distances) -> Layout:
+def _layout(seats: tuple[_Seat, ...], distances: _Distances, links_else: int | None) -> Layout:
     gpus = [Gpu(index=s.gpu, numa=s.numa, peer_links=s.peer_links, peer_classes=s.peer_classes) for s in seats]
     topology, far = NodeTopology(gpus=tuple(gpus)), dict(distances)
-    links = {frozenset((a.index, b.index)): _link(topology, far, a, b) for a, b in combinations(gpus, 2)}
+    links = {frozenset((a.index, b.index)): _link(topology, far, a, b, links_else) for a, b in combinations(gpus, 2)}
     order = tuple(gpu.index for gpu in gpus)
     width = range(max(order, default=-1) + 1)
     table = [[links.get(frozenset((one, other)), _NOTHING) for other in width] for one in width]
     joins = tuple(mask_of(other for other in width if row[other].joined) for row in table)
+    near = {seat.gpu: seat.nic for seat in seats}
     return Layout(
         gpus=order,
         everything=mask_of(order),
         worths=tuple(tuple(link.worth for link in row) for row in table),
         joins=joins,
         islands=_components(mask_of(order), joins),
-        symmetry=symmetry_of(order, lambda one, other: table[one][other]),
+        symmetry=symmetry_of(order, lambda one, other: (table[one][other], near[one], near[other])),
+        nics=tuple(near.get(index, 0) for index in width),
     )
 
 
-def _link(topology: NodeTopology, far: dict[tuple[int, int], int | None], one: Gpu, other: Gpu) -> _Link:
+def _link(
+    topology: NodeTopology, far: dict[tuple[int, int], int | None], one: Gpu, other: Gpu, links_else: int | None
+) -> _Link:
+    """What joins two GPUs; `links_else` is how many NVLinks all pairs have of which nothing else is known."""
     nvlinks, path = links_between(one, other), topology.pair_class(one.index, other.index)
+    nvlinks = links_else if nvlinks is None else nvlinks
     closeness = _closeness(one.numa, other.numa, far)
     path = path or (PairClass.NODE if closeness == SAME_NUMA else PairClass.SYS)
     joined = path is not PairClass.SYS if nvlinks is None else nvlinks > 0

@@ -16,6 +16,7 @@ from kubenexus.common.topology import NodeTopology, NumaNode
 from kubenexus.common.wire import UNTOLD, KubeletSettings
 from kubenexus.common.wire.kubelet import CLOSEST, FULL_CORES, CpuPolicy, MemoryPolicy, TopologyPolicy, TopologyScope
 from kubenexus.scheduler.devices.links import Layout, layout_of, mask_of
+from kubenexus.scheduler.devices.models import model_memory
 
 CPU, MEMORY, HUGEPAGES_2MI, HUGEPAGES_1GI = "cpu", "memory", "hugepages-2Mi", "hugepages-1Gi"
 RESOURCES: Final = (CPU, MEMORY, HUGEPAGES_2MI, HUGEPAGES_1GI)
@@ -140,7 +141,7 @@ def machine_of(topology: NodeTopology, allocatable: Mapping[str, int], kubelet: 
         )
         for node, room in zip(nodes, rooms, strict=True)
     )
-    sizes = {gpu.index: nominal(gpu.memory) for gpu in topology.gpus or ()}
+    sizes = {gpu.index: nominal(gpu.memory or model_memory(gpu.product or "")) for gpu in topology.gpus or ()}
     vram = tuple(sizes.get(index) for index in range(max(sizes, default=-1) + 1))
     count, refusing = None if topology.gpus is None else len(sizes), kubelet_of(kubelet, topology.threads_per_core)
     return _machine(zones, unknown, _distances(topology), layout, count, vram, refusing)
@@ -159,9 +160,10 @@ def nominal(memory: int | None) -> int | None:
 
 
 @lru_cache(maxsize=4096)
-def cards(machine: Machine, vram: int) -> int:
-    """The GPUs that can be given out whole and have so much memory each."""
-    return mask_of(index for index in machine.layout.gpus if not vram or (machine.vram[index] or 0) >= vram)
+def cards(machine: Machine, vram: int, largest: int | None = None) -> int:
+    """The GPUs that can be given out whole and have so much memory each, and no more than the largest."""
+    sizes = ((index, machine.vram[index] or 0) for index in machine.layout.gpus)
+    return mask_of(index for index, size in sizes if size >= vram and (largest is None or size <= largest))
 
 
 def _rooms(

@@ -107,14 +107,19 @@ class _Books:
         self._gpus &= ~self._machine.zones[place].gpus
 
     def _estimate(self, one: Resident) -> None:
-        """Exclusive CPUs in the first zone with room, else from the first on; all else is as good as shared."""
+        """Exclusive CPUs in the first zone with room, else from the first on; all else is as good as shared.
+
+        What an isolated pod most likely has is closed to others, like what it surely has.
+        """
         cpus, zones = 1000 * one.exclusive, tuple(range(len(self._left)))
         room = next((place for place in zones if self._left[place][0] >= cpus), None)
         places = zones if room is None else (room,)
         before = [left[0] for left in self._left]
         self._fill(0, cpus, places)
-        for place, left in enumerate(self._left):
-            self._held |= (left[0] < before[place]) << place
+        for place in [place for place, left in enumerate(self._left) if left[0] < before[place]]:
+            self._held |= 1 << place
+            if one.isolated:
+                self._close(place)
         self._share((max(0, one.amounts[0] - cpus), *one.amounts[1:]))
 
     def _share(self, amounts: Amounts) -> None:

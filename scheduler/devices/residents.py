@@ -77,7 +77,7 @@ def resident(
         numa=numa,
         mask=mask,
         cpus=given.cpus if given else (),
-        isolated=bool(numa) and isolated(pod),
+        isolated=isolated(pod),
         guaranteed=needs.guaranteed,
     )
 

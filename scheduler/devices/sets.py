@@ -55,7 +55,7 @@ def _room(able: Zones, free: tuple[Amounts, ...], ask: Ask, machine: Machine, gp
     if ask.exclusive:
         free = tuple((left[0] // 1000 * 1000, *left[1:]) for left in free)
     needed = ask.gpus if ask.aligned_gpus and gpus is not None else 0
-    return Room(able, free, (gpus or 0) & cards(machine, ask.vram), needed)
+    return Room(able, free, (gpus or 0) & cards(machine, ask.vram, ask.largest), needed)
 
 
 def _wanted(machine: Machine, ask: Ask) -> Iterable[int]:

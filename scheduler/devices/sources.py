@@ -41,6 +41,8 @@ class Known(NamedTuple):
     digest: str
     """the hash of the topology that was read; empty if it has none"""
     allocations: Allocations
+    clique: str = ""
+    """the NVLink clique that all its GPUs are in; empty if that is not known"""
 
     def given(self, pod: PodView) -> Given | None:
         """What the kubelet gave to a pod, if the agent says so."""
@@ -85,10 +87,12 @@ class Sources:
         return before[1]
 
     def _read(self, view: NodeView) -> Known:
-        meta = view.meta
-        reading = read_topology(meta.labels, meta.annotations, self._of_node[view.name].values())
+        meta, gpus = view.meta, sum(view.allocatable.get(name, 0) for name in v.GPU_RESOURCES)
+        reading = read_topology(meta.labels, meta.annotations, self._of_node[view.name].values(), gpus=gpus)
         machine = machine_of(reading.topology, view.allocatable, decode_kubelet(meta.labels))
-        return Known(machine, reading.digest or "", _allocations(meta.annotations.get(v.ALLOCATIONS)))
+        cliques = {gpu.fabric_clique or "" for gpu in reading.topology.usable_gpus}
+        clique = cliques.pop() if len(cliques) == 1 else ""
+        return Known(machine, reading.digest or "", _allocations(meta.annotations.get(v.ALLOCATIONS)), clique)
 
 
 def _says(view: NodeView) -> tuple[object, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 Link = Callable[[int, int], object]
-"""what joins two GPUs, the same in both directions"""
+"""what joins two GPUs, and all that tells the first from the second"""
 
 
 class Alike(NamedTuple):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from kubenexus.common.vocabulary import NumaPolicy
 from kubenexus.scheduler.devices.ask import Ask
-from kubenexus.scheduler.devices.fit import Refused
+from kubenexus.scheduler.devices.fit import Refused, unknown_of
 from kubenexus.scheduler.devices.kubelet import (
     CPUS,
     GPUS,
@@ -42,10 +43,15 @@ def numa_reason(ask: Ask, refused: Refused) -> str:
     room = f"{'is large enough' if refused.hopeless else 'has room'} for {wanted(ask)}"
     match ask.policy:
         case NumaPolicy.ISOLATED:
-            return f"node(s) without a NUMA node that no other pod uses and that {room}"
+            return f"node(s) without a NUMA node{_other_than(ask)} that no other pod uses and that {room}"
         case NumaPolicy.RESTRICTED:
             return f"node(s) without a smallest possible set of NUMA nodes that {room}"
-    return f"node(s) without a NUMA node that {room}"
+    return f"node(s) without a NUMA node{_other_than(ask)} that {room}"
+
+
+def _other_than(ask: Ask) -> str:
+    """Which NUMA nodes the pod must not have."""
+    return f" other than {', '.join(map(str, sorted(ask.away)))} (to be avoided)" if ask.away else ""
 
 
 def gpu_reason(ask: Ask, refused: Refused) -> str:
@@ -67,6 +73,8 @@ def wanted(ask: Ask) -> str:
 def numa_detail(spot: Spot, ask: Ask) -> str:
     """`numa 0: 12 of 16 CPUs taken; numa 1: 1 of 2 GPUs free`: what each NUMA node lacks."""
     machine, pins = spot.machine, spot.occupancy.pins
+    if ask.strict and unknown_of(*spot, ask):
+        return ""
     foreseen = foresee(machine, pins, ask) if pins is not None else None
     if machine.kubelet is not None and pins is not None and foreseen == ():
         return _kubelet_detail(machine, machine.kubelet, pins, ask)
@@ -103,10 +111,9 @@ def _untaken(machine: Machine, pins: Pins, needs: list[Need], place: int) -> str
             if free < amount:
                 return f"{free} of {size} GPUs free"
         elif kind == CPUS and left[0] < amount:
-            return f"{zone.room[0] // 1000 - left[0]} of {zone.room[0] // 1000} CPUs taken"
+            return _too_little(CPU, 1000 * amount, zone.room[0], 1000 * left[0])
         elif kind >= MEMORY and left[kind - 1] < amount:
-            name, size = RESOURCES[kind - 1], zone.room[kind - 1]
-            return f"{_number(name, size - left[kind - 1])} of {_piece(name, size)} taken"
+            return _too_little(RESOURCES[kind - 1], amount, zone.room[kind - 1], left[kind - 1])
     return "others have memory of it in another set of NUMA nodes" if pins.groups else "has room"
 
 
@@ -114,9 +121,45 @@ def gpu_detail(spot: Spot, ask: Ask) -> str:
     """`3 of 8 GPUs free`, or the size of GPUs that are too small."""
     machine, suited = spot.machine, cards(spot.machine, ask.vram)
     if not suited:
-        sizes = sorted({size for size in machine.vram if size is not None})
-        return f"its GPUs have {', '.join(map(amount, sizes))}" if sizes else "it has none that can be given out whole"
+        return _too_small(machine)
     return f"{((spot.occupancy.gpus or 0) & suited).bit_count()} of {suited.bit_count()} GPUs free"
+
+
+def _too_small(machine: Machine) -> str:
+    sizes = sorted({size for size in machine.vram if size is not None})
+    if sizes:
+        return f"its GPUs have {', '.join(map(amount, sizes))}"
+    if machine.gpus is None:
+        return ""
+    return "it does not say how much memory its GPUs have" if machine.layout.gpus else "none can be given out whole"
+
+
+def account(spot: Spot, resource: str, *, gpus: bool) -> str:
+    """Where something that a node has too little of has gone, by NUMA node; empty if nobody knows."""
+    machine, occupancy = spot
+    if gpus:
+        return "" if occupancy.gpus is None else _free_gpus(machine, occupancy.gpus)
+    if resource not in RESOURCES or resource in machine.unknown:
+        return ""
+    place = RESOURCES.index(resource)
+    rows = zip(machine.zones, occupancy.free, strict=True)
+    return "; ".join(f"numa {zone.id}: {_taken(resource, zone.room[place], free[place])}" for zone, free in rows)
+
+
+def _free_gpus(machine: Machine, free: int) -> str:
+    everything = machine.layout.everything
+    if machine.homes(everything) == 0:
+        return f"{free.bit_count()} of {everything.bit_count()} GPUs free"
+    zones = ((zone.id, zone.gpus) for zone in machine.zones if zone.gpus)
+    return "; ".join(f"numa {id_}: {(free & gpus).bit_count()} of {gpus.bit_count()} GPUs free" for id_, gpus in zones)
+
+
+def _too_little(resource: str, wanted: int, size: int, free: int) -> str:
+    return f"only {_piece(resource, size)}" if wanted > size else _taken(resource, size, free)
+
+
+def _taken(resource: str, size: int, free: int) -> str:
+    return f"{_number(resource, size - free)} of {_piece(resource, size)} taken"
 
 
 def _shortage(spot: Spot, ask: Ask, place: int) -> str:
@@ -137,11 +180,8 @@ def _lacks(spot: Spot, ask: Ask, place: int) -> Iterator[str]:
     for resource in ask.aligned:
         need, free = ask.amounts[resource], spot.occupancy.free[place][resource]
         if need and need > room.free[place][resource]:
-            name, size = RESOURCES[resource], full[resource]
-            if need > size and ask.policy is not NumaPolicy.RESTRICTED:
-                yield f"only {_piece(name, size)}"
-            else:
-                yield f"{_number(name, size - free)} of {_piece(name, size)} taken"
+            told = _taken if ask.policy is NumaPolicy.RESTRICTED else partial(_too_little, wanted=need)
+            yield told(RESOURCES[resource], size=full[resource], free=free)
     here = spot.machine.zones[place].gpus & cards(spot.machine, ask.vram)
     free_gpus = (room.gpus & here).bit_count()
     if free_gpus < room.gpus_here:

@@ -8,6 +8,7 @@ from zlib import crc32
 
 from kubenexus.common.objects import Labels, PodView
 from kubenexus.scheduler.engine.evaluate import Board, Verdict, best, explain, summarize
+from kubenexus.scheduler.engine.fabric import Fence
 from kubenexus.scheduler.engine.labels import Mask
 from kubenexus.scheduler.engine.nominated import Nominations, judge, without_rivals
 from kubenexus.scheduler.engine.plugin import Code, Taken
@@ -105,19 +106,22 @@ class Cycle:
         self._preemption = None if preemption is None else Preemption(state, self.nominations, preemption)
         self._known: dict[Hashable, _Known] = {}
 
-    def decide(self, pod: PodView) -> Decision:
-        """Find the best node for a pod and book it there, or say why there is none and who would have to go."""
+    def decide(self, pod: PodView, fence: Fence | None = None) -> Decision:
+        """Find the best node for a pod and book it there, or say why there is none and who would have to go.
+
+        With a `fence` only nodes inside it will do.
+        """
         # 1. What cannot be read or must not be placed yet is not placed.
         if pod.problems:
             return Park(pod, f"The pod cannot be placed as it is: {pod.problems[0]}.")
         if pod.gates:
             return Park(pod, f"waiting for scheduling gates: [{' '.join(pod.gates)}]")
         # 2. Pods that no plugin can tell apart share one board, and a refusal for as long as nothing changes.
-        known = self._know(pod)
-        if known.refused and known.refused[0] == self._mark() and not self.nominations.of(pod.uid):
+        known, alone = self._know(pod), fence is not None or self.nominations.of(pod.uid) is not None
+        if known.refused and known.refused[0] == self._mark() and not alone:
             return Park(pod, *known.refused[1:])
         # 3. Where can it go, where is it best? Book it there, or explain, and make room if that is possible.
-        return self._place(pod, known.board) or self._refuse(pod, known)
+        return self._place(pod, known.board, fence and fence.mask) or self._refuse(pod, known, fence)
 
     def place(self, pod: PodView, within: Mask | None = None) -> Place | None:
         """Book the pod on its best node, of those `within`; None if no node takes it. Drives nobody out."""
@@ -161,9 +165,9 @@ class Cycle:
         """The board of the pod's shape; it holds what the shape's plugins know of every node."""
         return self._know(pod).board
 
-    def verdicts(self, pod: PodView) -> list[Verdict]:
+    def verdicts(self, pod: PodView, fence: Fence | None = None) -> list[Verdict]:
         """Why nodes refuse the pod as things are, be there others that take it or not."""
-        return self._verdicts(pod, self.board(pod))
+        return self._verdicts(pod, self.board(pod), fence)
 
     def _know(self, pod: PodView) -> _Known:
         key = self.alike.key(pod)
@@ -191,9 +195,10 @@ class Cycle:
         node = None if nomination is None else self.state.index(nomination.node)
         return node if node is not None and feasible[node] else None
 
-    def _refuse(self, pod: PodView, known: _Known) -> Park:
+    def _refuse(self, pod: PodView, known: _Known, fence: Fence | None) -> Park:
         """Every node refuses the pod: make room for it, or say why."""
-        verdicts = self._verdicts(pod, known.board)
+        verdicts = self._verdicts(pod, known.board, fence)
+        known = known if fence is None else _Known(known.board)  # nobody else is told what holds for its gang
         message = summarize(verdicts, int(self.state.alive.sum()))
         if self._preemption is None:
             return self._park(pod, known, message, verdicts, keep=True)
@@ -204,9 +209,10 @@ class Cycle:
             return self._park(pod, known, f"{message} {found}", verdicts, keep=False)
         return self._preempt(pod, self.state.name(found.node), found.victims, message, verdicts)
 
-    def _verdicts(self, pod: PodView, board: Board) -> list[Verdict]:
-        """Why each node refuses the pod: by itself, or because of pods that it is promised to."""
+    def _verdicts(self, pod: PodView, board: Board, fence: Fence | None) -> list[Verdict]:
+        """Why each node refuses the pod: by itself, for its gang, or because of pods that it is promised to."""
         verdicts = explain(board.shape, self.state)
+        verdicts = verdicts if fence is None else fence.judge(verdicts, self.state)
         refused = {node for verdict in verdicts for node in verdict.nodes}
         for node, rivals in self.nominations.rivals(pod, self.state).items() if len(self.nominations) else ():
             if node not in refused:

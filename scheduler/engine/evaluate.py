@@ -7,8 +7,8 @@ next pod of a shape costs little more than finding the maximum.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -246,6 +246,11 @@ class Verdict:
         more = self.detail(node) if self.detail else ""
         return f"{self.reason} ({more})" if more else self.reason
 
+    def settled(self) -> Verdict:
+        """The same, with all that can be said about each node said now."""
+        said = {node: self.detail(node) for node in self.nodes} if self.detail else {}
+        return replace(self, detail=said.__getitem__) if said else self
+
 
 def explain(shape: Shape, state: State, at: At = ALL) -> list[Verdict]:
     """Every live node (of those asked about) that is refused, by the first plugin that does, with all its reasons."""
@@ -286,6 +291,6 @@ def best(scores: Scores, feasible: Mask, state: State, pod_uid_hash: int) -> int
     return int((lots * tied).argmax())
 
 
-def by_node(verdicts: list[Verdict]) -> Iterator[tuple[int, Verdict]]:
+def by_node(verdicts: Iterable[Verdict]) -> Iterator[tuple[int, Verdict]]:
     """(node, verdict) pairs; a node with several reasons comes several times."""
     return ((node, verdict) for verdict in verdicts for node in verdict.nodes)

@@ -6,8 +6,8 @@ islands inside a node are never compared between nodes: only names that are the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,14 +15,19 @@ import numpy.typing as npt
 
 from kubenexus.common import vocabulary as v
 from kubenexus.common.objects import NodeView, PodView
-from kubenexus.scheduler.engine.labels import ABSENT, Mask
+from kubenexus.scheduler.engine.evaluate import Verdict
+from kubenexus.scheduler.engine.labels import ABSENT, Column, Mask
+from kubenexus.scheduler.engine.plugin import Code
 from kubenexus.scheduler.engine.state import State
 
 Slots = npt.NDArray[np.int64]
 """how many of a gang's pods each node could take"""
 
-MOST_TRIED = 4
-"""domains of one level: those that look large enough are, nearly always"""
+PLUGIN: Final = "NetworkFabric"
+"""who refuses nodes for what is decided here"""
+MOST_TRIED: Final = 4
+MOST_BOOKED: Final = 2048
+"""of one level so many domains are tried, or as many as take so many bookings: one may look larger than it is"""
 
 
 def _first_label(*keys: str) -> Callable[[NodeView], str | None]:
@@ -33,13 +38,17 @@ def _first_label(*keys: str) -> Callable[[NodeView], str | None]:
 
 
 class Level(NamedTuple):
-    """What makes nodes neighbours."""
+    """What makes nodes neighbours: a label, or what is known of their GPUs."""
 
     name: str
-    fact: Callable[[NodeView], str | None]
+    label: Callable[[NodeView], str | None] | None = None
+
+    def column(self, state: State) -> Column[str | None]:
+        """The nodes by domain."""
+        return state.facts.column(self.label or state.devices.clique)
 
 
-CLIQUE: Final = Level("NVLink clique", _first_label(v.GPU_CLIQUE, v.NVIDIA_CLIQUE))
+CLIQUE: Final = Level("NVLink clique")
 FABRIC: Final = Level("fabric", _first_label(v.FABRIC_ID))
 RACK: Final = Level("rack", _first_label(v.RACK_ID))
 ZONE: Final = Level("zone", _first_label(v.AVAILABILITY_ZONE, v.ZONE))
@@ -55,6 +64,28 @@ class Domain(NamedTuple):
 ANYWHERE: Final = Domain("the cluster")
 
 
+class Crowd(NamedTuple):
+    """Members that are alike: how many there are, and how many of them each node could take at most."""
+
+    size: int
+    slots: Slots
+
+
+class Fence(NamedTuple):
+    """The nodes that are left to a gang because of where members of it are, and what is said of all others."""
+
+    name: str
+    mask: Mask
+    reason: str
+
+    def judge(self, verdicts: Iterable[Verdict], state: State) -> list[Verdict]:
+        """What these verdicts say of nodes inside, and what is said of all outside."""
+        inside = [(one, tuple(node for node in one.nodes if self.mask[node])) for one in verdicts]
+        outside = tuple(np.flatnonzero(state.alive & ~self.mask).tolist())
+        kept = [replace(one, nodes=nodes) for one, nodes in inside if nodes]
+        return [*kept, Verdict(PLUGIN, self.reason, Code.UNRESOLVABLE, outside)] if outside else kept
+
+
 @dataclass(frozen=True, slots=True)
 class Wish:
     """Where a gang wants to be, from what its members say: the levels it is tried on, and whether it must be on one."""
@@ -68,7 +99,7 @@ class Wish:
 
 
 def wish_of(pods: Sequence[PodView]) -> Wish:
-    """The strictest wish of any member. What cannot be read counts as not said; the webhook refuses it."""
+    """The strictest wish of any member. A pod that says what cannot be read is refused everywhere."""
     said = {_co_locate(pod) for pod in pods}
     if any(_flag(pod, v.REQUIRE_CLIQUE) for pod in pods):
         return Wish((CLIQUE,), strict=True)
@@ -80,32 +111,66 @@ def wish_of(pods: Sequence[PodView]) -> Wish:
     return Wish((*((CLIQUE,) if gpus else ()), FABRIC, RACK, ZONE))
 
 
-def domains(wish: Wish, slots: Slots, need: int, anchors: Sequence[int], state: State) -> Iterator[Domain]:
-    """Where to try a gang, the best first. `slots` are upper bounds; `anchors` are nodes of members that have one."""
+def strictest(wishes: Iterable[Wish]) -> Wish | None:
+    """The wish of a gang that nodes are refused for, if there is one."""
+    return min((one for one in wishes if one.strict), key=lambda one: len(one.levels), default=None)
+
+
+def fence_of(wish: Wish | None, anchors: Sequence[int], state: State) -> Fence | None:
+    """Where a gang with a strict wish may go of which some members are on these nodes; None for anywhere."""
+    if wish is None or not wish.strict or not anchors:
+        return None
+    names, mask = [], np.zeros(state.size, dtype=np.bool_)
     for level in wish.levels:
-        column = state.facts.column(level.fact)
-        totals = _totals(column.codes, slots, len(column.values))
+        column = level.column(state)
         near = {int(column.codes[node]) for node in anchors}
-        chosen: list[int] = np.flatnonzero(totals >= need).tolist()
+        if len(near) == 1 and (code := near.pop()) != ABSENT:
+            names.append(f"{level.name} {column.values[code]}")
+            mask |= column.codes == code
+    if not names:
+        reason = f"node(s) refused because the gang's members are in no common {wish.what}"
+        return Fence(f"one {wish.what}", mask, reason)
+    name = " and ".join(names)
+    return Fence(name, mask, f"node(s) outside {name}, where other members of the gang are")
+
+
+def domains(wish: Wish, crowds: Sequence[Crowd], need: int, anchors: Sequence[int], state: State) -> Iterator[Domain]:
+    """Where to try a gang, the best first. `anchors` are nodes of members that have one.
+
+    A domain that has room for all that exist comes before one that has it for those alone that must be together.
+    """
+    everybody = sum(crowd.size for crowd in crowds)
+    for level in wish.levels:
+        column = level.column(state)
+        sizes, rooms = _rooms(column, crowds)
+        near = {int(column.codes[node]) for node in anchors}
+        chosen: list[int] = np.flatnonzero(rooms >= need).tolist()
         if wish.strict and anchors:  # the others must go where these are
             chosen = [code for code in chosen if {code} == near]
-        chosen.sort(key=lambda code: (code not in near, totals[code], column.values[code]))
-        for code in chosen[:MOST_TRIED]:
+        chosen.sort(key=lambda code: (code not in near, rooms[code] < everybody, sizes[code], column.values[code]))
+        for code in chosen[: max(MOST_TRIED, MOST_BOOKED // need)]:
             yield Domain(f"{level.name} {column.values[code]}", column.codes == code)
     if not wish.strict:
         yield ANYWHERE
 
 
-def largest(wish: Wish, slots: Slots, state: State) -> tuple[str, int]:
+def largest(wish: Wish, crowds: Sequence[Crowd], state: State) -> tuple[str, int]:
     """The domain of a strict wish with the most room, and how many members it takes; no name where there is none."""
     best = ("", 0)
     for level in wish.levels:
-        column = state.facts.column(level.fact)
-        totals = _totals(column.codes, slots, len(column.values))
-        if len(totals) and totals.max() > best[1]:
-            code = int(totals.argmax())
-            best = (f"{level.name} {column.values[code]}", int(totals[code]))
+        column = level.column(state)
+        _, rooms = _rooms(column, crowds)
+        if len(rooms) and rooms.max() > best[1]:
+            code = int(rooms.argmax())
+            best = (f"{level.name} {column.values[code]}", int(rooms[code]))
     return best
+
+
+def _rooms(column: Column[str | None], crowds: Sequence[Crowd]) -> tuple[Slots, Slots]:
+    """By domain: how many of all members its nodes could take at most, and how many of those that there are."""
+    totals = [_totals(column.codes, crowd.slots, len(column.values)) for crowd in crowds]
+    rooms = [np.minimum(total, crowd.size) for total, crowd in zip(totals, crowds, strict=True)]
+    return np.sum(totals, axis=0), np.sum(rooms, axis=0)
 
 
 def _totals(codes: npt.NDArray[np.int32], slots: Slots, size: int) -> Slots:

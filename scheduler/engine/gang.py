@@ -18,12 +18,24 @@ from kubenexus.common.gangs import GangKey
 from kubenexus.common.objects import PodView
 from kubenexus.scheduler.engine.cycle import Cycle, Park, Place
 from kubenexus.scheduler.engine.evaluate import Board, Verdict, explain, summarize
-from kubenexus.scheduler.engine.fabric import ANYWHERE, Domain, Slots, Wish, domains, largest, wish_of
+from kubenexus.scheduler.engine.fabric import (
+    ANYWHERE,
+    PLUGIN,
+    Crowd,
+    Domain,
+    Slots,
+    Wish,
+    domains,
+    fence_of,
+    largest,
+    wish_of,
+)
 from kubenexus.scheduler.engine.plugin import Code
 from kubenexus.scheduler.engine.state import State
 
 FIT = "NodeResourcesFit"
-FABRIC_PLUGIN = "NetworkFabric"
+MOST_ORDERS = 4
+"""in which members are booked in one domain; one will do where all are alike"""
 
 
 class Call(NamedTuple):
@@ -43,6 +55,8 @@ class Call(NamedTuple):
     """uids of placeholders that stand for these pods, and give way to them"""
     reserves: int = 0
     """how many of the pods are placeholders themselves"""
+    warnings: tuple[str, ...] = ()
+    """what its members disagree about"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +89,24 @@ class Gangs:
         self._state = state
         self._cycle_of = cycle_of
 
-    def decide(self, call: Call) -> Placed | Refused:
-        """Place the gang in the tightest domain that has room for it, or say why there is none."""
+    def decide(self, call: Call, *, tell: bool = False) -> Placed | Refused:
+        """Place the gang in the tightest domain that has room for it, or say why there is none.
+
+        With `tell` what is said of single nodes stays true when the trial is over.
+        """
         if not call.held:
-            return self._decide(call)
+            return self._decide(call, tell=tell)
         mark = self._state.checkpoint()
         decision: Placed | Refused | None = None
         try:
             for uid in call.held:
                 self._state.remove(uid)
-            decision = self._decide(call)
+            decision = self._decide(call, tell=tell)
         finally:
             (self._state.keep if isinstance(decision, Placed) else self._state.rollback)(mark)
         return decision
 
-    def _decide(self, call: Call) -> Placed | Refused:
+    def _decide(self, call: Call, *, tell: bool) -> Placed | Refused:
         # 1. How many could each node take, at most? If all together are too few, nothing needs to be tried.
         kinds = self._kinds(call.pods)
         bounds = [_Bound(self._cycle_of(kind[0]).board(kind[0]), kind, self._state) for kind in kinds]
@@ -99,33 +116,57 @@ class Gangs:
             return self._impossible(call, short)
         # 2. Try one domain after the other, the tightest first.
         wish, pods = wish_of([kind[0] for kind in kinds]), in_order(call.pods)
-        slots = sum((one.slots for one in bounds[1:]), start=bounds[0].slots)
-        for domain in domains(wish, slots, call.need, call.anchors, self._state):
-            found = self._try(call, pods, domain)
+        crowds = [Crowd(len(one.pods), one.slots) for one in bounds]
+        for domain in domains(wish, crowds, call.need, call.anchors, self._state):
+            found = self._try(call, pods, domain, tell=tell)
             if found is not None:
                 return found
         # 3. In no domain of those that it must be in: say which has the most room.
-        name, most = largest(wish, slots, self._state)
-        room = min(most, call.need - 1)
-        return self._refused(call, pods[0], room, [_narrow(self._state, wish)], _where(wish, name))
+        return self._too_narrow(call, pods[0], wish, crowds)
 
     def _kinds(self, pods: Iterable[PodView]) -> list[list[PodView]]:
         """The pods by what plugins can tell apart."""
         kinds: dict[Hashable, list[PodView]] = {}
         for pod in pods:
-            kinds.setdefault(self._cycle_of(pod).alike.key(pod), []).append(pod)
+            kinds.setdefault(self._kind(pod), []).append(pod)
         return list(kinds.values())
 
-    def _try(self, call: Call, pods: Sequence[PodView], domain: Domain) -> Placed | Refused | None:
-        """The whole gang in one domain; None if it has no room there, and if it has none anywhere, why."""
+    def _kind(self, pod: PodView) -> Hashable:
+        return self._cycle_of(pod).alike.key(pod)
+
+    def _try(self, call: Call, pods: Sequence[PodView], domain: Domain, *, tell: bool) -> Placed | Refused | None:
+        """The whole gang in one domain; None if it has no room there, and if it has none anywhere, why.
+
+        A member may have taken the only place of one of another kind: so those that found none are booked first then.
+        """
+        order, found, stuck = list(pods), *self._once(call, pods, domain, tell=tell)
+        for _ in range(MOST_ORDERS - 1):
+            if stuck is None or self._kind(stuck) == self._kind(order[0]):
+                break
+            first = self._kind(stuck)
+            order.sort(key=lambda pod: self._kind(pod) != first)
+            found, stuck = self._once(call, order, domain, tell=tell)
+        return found
+
+    def _ahead(self, kind: Hashable, pods: Sequence[PodView]) -> list[PodView]:
+        """Those of one kind first, all else as it was."""
+        return sorted(pods, key=lambda pod: self._kind(pod) != kind)
+
+    def _once(
+        self, call: Call, pods: Sequence[PodView], domain: Domain, *, tell: bool
+    ) -> tuple[Placed | Refused | None, PodView | None]:
+        """The same with members booked in this order, and the one that found no room."""
         with self._trial() as trial:
             left = self._book(pods, call.need, domain, trial.places)
             trial.kept = len(trial.places) >= call.need
             if domain is ANYWHERE and not trial.kept:
                 # What nodes say to the member that found no room, while those before it are there.
                 verdicts = self._cycle_of(left[-1]).verdicts(left[-1])
-                return self._refused(call, left[-1], len(trial.places), verdicts, "")
-        return Placed(tuple(trial.places), domain.name, tuple(left)) if trial.kept else None
+                verdicts = [one.settled() for one in verdicts] if tell else verdicts
+                return self._refused(call, left[-1], len(trial.places), verdicts, ""), left[-1]
+        if trial.kept:
+            return Placed(tuple(trial.places), domain.name, tuple(left)), None
+        return None, left[-1]
 
     @contextmanager
     def _trial(self) -> Iterator[_Trial]:
@@ -167,9 +208,21 @@ class Gangs:
         """There is not enough in the whole cluster, even if everything went well."""
         return self._refused(call, short.pods[0], short.total, short.verdicts(), "")
 
+    def _too_narrow(self, call: Call, pod: PodView, wish: Wish, crowds: Sequence[Crowd]) -> Refused:
+        """No domain has room for all, of those that it may be in."""
+        state, fence = self._state, fence_of(wish, call.anchors, self._state)
+        if fence is None:
+            name, most = largest(wish, crowds, state)
+            return self._refused(call, pod, min(most, call.need - 1), [_narrow(wish, state.live())], _where(wish, name))
+        verdicts = self._cycle_of(pod).verdicts(pod, fence)
+        inside = set(np.flatnonzero(state.alive).tolist()).difference(*(one.nodes for one in verdicts))
+        verdicts += [_narrow(wish, sorted(inside))] if inside else []
+        room = sum(min(crowd.size, int(crowd.slots[fence.mask].sum())) for crowd in crowds)
+        return self._refused(call, pod, min(room, call.need - 1), verdicts, f" in {fence.name}, where its others are")
+
     def _refused(self, call: Call, pod: PodView, room: int, verdicts: list[Verdict], where: str) -> Refused:
         why = summarize(verdicts, int(self._state.alive.sum()))
-        message = f"{_want(call)}, room for {room + call.done}{where}: {why}"
+        message = " ".join([f"{_want(call)}, room for {room + call.done}{where}: {why}", *call.warnings])
         return Refused(Park(pod, message, tuple(verdicts)), room)
 
 
@@ -233,9 +286,8 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
-def _narrow(state: State, wish: Wish) -> Verdict:
-    nodes = tuple(state.live())
-    return Verdict(FABRIC_PLUGIN, f"node(s) in no {wish.what} with room for the whole gang", Code.UNSCHEDULABLE, nodes)
+def _narrow(wish: Wish, nodes: Iterable[int]) -> Verdict:
+    return Verdict(PLUGIN, f"node(s) in no {wish.what} with room for the whole gang", Code.UNSCHEDULABLE, tuple(nodes))
 
 
 def _where(wish: Wish, name: str) -> str:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from kubenexus.common.gangs import Gang, GangKey, Quorum, combine
 from kubenexus.common.objects import PodView
+from kubenexus.scheduler.engine.fabric import Wish, strictest, wish_of
 
 
 class Standing(NamedTuple):
@@ -55,6 +56,7 @@ class Group:
     _placed: Counter[str] = field(default_factory=Counter)
     """members with a node, by role"""
     _waiting: Counter[str] = field(default_factory=Counter)
+    _wishes: Counter[Wish] = field(default_factory=Counter)
 
     @property
     def name(self) -> str:
@@ -64,6 +66,11 @@ class Group:
     @property
     def quorum(self) -> Quorum:
         return combine(self._declared)
+
+    @property
+    def wish(self) -> Wish | None:
+        """Where all of it must be, if a member says so."""
+        return strictest(self._wishes)
 
     @property
     def standing(self) -> Standing:
@@ -87,6 +94,10 @@ class Group:
         self._declared[member.gang] += sign
         if not self._declared[member.gang]:
             del self._declared[member.gang]
+        wish = wish_of([member.pod])
+        self._wishes[wish] += sign
+        if not self._wishes[wish]:
+            del self._wishes[wish]
         if member.counts:
             (self._placed if member.placed else self._waiting)[member.gang.role or ""] += sign
 

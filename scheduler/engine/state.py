@@ -185,8 +185,8 @@ class State:
     def set_slice(self, key: str, found: NodeSlice | None) -> None:
         """A ResourceSlice came, changed or (None) went."""
         for name in self.devices.sources.set_slice(key, found):
-            node = self._index.get(name)
-            if node is not None:
+            if (node := self._index.get(name)) is not None:
+                self.facts.set(node, self.slots[node].view)
                 self._node_changed(node)
 
     def set_namespace(self, name: str, labels: Labels | None) -> None:
@@ -360,6 +360,11 @@ class State:
     def keepers(self, node: int) -> list[PodView]:
         """The isolated pods on a node, which keep others from more than they take."""
         return [pod for pod in self.slots[node].pods.values() if pod.uid in self._closed]
+
+    def kept(self, row: int) -> Amounts:
+        """How much of a resource isolated pods keep others from, by node."""
+        homes = np.array([self._homes[uid] for uid in self._closed], dtype=np.intp)
+        return np.bincount(homes, [rows.get(row, 0) for rows in self._closed.values()], self.size).astype(np.int64)
 
     def footprint(self, usage: Usage) -> Amounts:
         """What a pod adds to its node's column. Pods of a template share their usage, and so this."""

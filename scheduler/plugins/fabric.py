@@ -5,15 +5,16 @@ Which nodes a *gang* shares is not decided here, node by node, but for the whole
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from kubenexus.common import vocabulary as v
 from kubenexus.common.objects import NodeView, PodView
-from kubenexus.common.vocabulary import FabricTier, WorkloadType
-from kubenexus.scheduler.engine.fabric import CLIQUE
+from kubenexus.common.vocabulary import CoLocate, FabricTier, WorkloadType
+from kubenexus.scheduler.engine.labels import Column
 from kubenexus.scheduler.engine.plugin import At, Code, NodePlugin, Refusal, Scores
 from kubenexus.scheduler.engine.state import State
 
@@ -31,23 +32,32 @@ _RANK: Final = {tier: rank for rank, tier in enumerate(FabricTier)}
 _ALONE: Final = frozenset((WorkloadType.INFERENCE, WorkloadType.SERVICE, WorkloadType.INTERACTIVE))
 
 
-def tier_of(node: NodeView) -> FabricTier | None:
+@dataclass(frozen=True, slots=True)
+class _TierOf:
     """The tier that a node's label names; a node of an NVLink clique is on a switch, whatever nobody said."""
-    text = node.meta.labels.get(v.FABRIC_TYPE, "").lower()
-    if text in _ALIASES:
-        return _ALIASES[text]
-    if text in set(FabricTier):
-        return FabricTier(text)
-    return FabricTier.NVSWITCH if not text and CLIQUE.fact(node) else None
+
+    clique: Callable[[NodeView], str | None]
+
+    def __call__(self, node: NodeView) -> FabricTier | None:
+        text = node.meta.labels.get(v.FABRIC_TYPE, "").lower()
+        if text in _ALIASES:
+            return _ALIASES[text]
+        if text in set(FabricTier):
+            return FabricTier(text)
+        return FabricTier.NVSWITCH if not text and self.clique(node) else None
+
+
+def _tiers(state: State) -> Column[FabricTier | None]:
+    return state.facts.column(_TierOf(state.devices.clique))
 
 
 class Wish(NamedTuple):
-    """What a pod wants of the fabric. `bad` is a least tier that does not exist."""
+    """What a pod wants of the fabric. `bad` says what of it cannot be read."""
 
-    least: FabricTier | None
-    bad: str
-    weight: int
+    least: FabricTier | None = None
+    weight: int = 0
     """0 for no preference, 2 if it is sensitive"""
+    bad: str = ""
 
 
 class NetworkFabric(NodePlugin[Wish]):
@@ -56,17 +66,17 @@ class NetworkFabric(NodePlugin[Wish]):
     name = "NetworkFabric"
 
     def compile(self, pod: PodView, _state: State) -> Wish | None:
-        text = pod.annotations.get(v.MIN_FABRIC_TIER)
-        least = FabricTier(text) if text in set(FabricTier) else None
-        wish = Wish(least, "" if text is None or least else text, _weight(pod))
-        return wish if text is not None or wish.weight else None
+        try:
+            wish = _read(pod)
+        except v.VocabularyError as error:
+            return Wish(bad=str(error).rstrip("."))
+        return wish if wish.least or wish.weight else None
 
     def filter(self, term: Wish, state: State, at: At) -> Iterator[Refusal]:
         if term.bad:
-            nodes = np.ones(len(state.alive[at]), dtype=np.bool_)
-            yield Refusal(nodes, f"the pod's {v.MIN_FABRIC_TIER} {term.bad!r} is no fabric tier", Code.UNRESOLVABLE)
+            yield Refusal(np.ones(len(state.alive[at]), dtype=np.bool_), term.bad, Code.UNRESOLVABLE)
         elif term.least is not None:
-            column, most = state.facts.column(tier_of), _RANK[term.least]
+            column, most = _tiers(state), _RANK[term.least]
             slow = column.where((_RANK[tier] > most for tier in column.values if tier), absent=False)[at]
             yield Refusal(slow, f"node(s) on a fabric below {term.least}", Code.UNRESOLVABLE)
             unknown = ~column.present()[at]
@@ -75,16 +85,26 @@ class NetworkFabric(NodePlugin[Wish]):
     def score(self, term: Wish, state: State, at: At) -> Scores | None:
         if not term.weight:
             return None
-        column = state.facts.column(tier_of)
+        column = _tiers(state)
         values = [*(QUALITY[tier] for tier in column.values if tier), UNKNOWN]
         spread = [min(max(UNKNOWN + (value - UNKNOWN) * term.weight, 0), 100) for value in values]
         return np.array(spread, dtype=np.int64)[column.codes[at]]
+
+
+def _read(pod: PodView) -> Wish:
+    """What the pod wants; of wishes for its gang only whether they can be read."""
+    notes = pod.annotations
+    if v.CO_LOCATE in notes:
+        v.parse_choice(CoLocate, v.CO_LOCATE, notes[v.CO_LOCATE])
+    v.parse_bool(v.REQUIRE_CLIQUE, notes.get(v.REQUIRE_CLIQUE, "false"))
+    sensitive = v.parse_bool(v.NETWORK_SENSITIVE, notes.get(v.NETWORK_SENSITIVE, "false"))
+    text = notes.get(v.MIN_FABRIC_TIER)
+    least = None if text is None else v.parse_choice(FabricTier, v.MIN_FABRIC_TIER, text)
+    return Wish(least, _weight(pod) * (2 if sensitive else 1))
 
 
 def _weight(pod: PodView) -> int:
     if not any(pod.spec.requests.get(name) for name in v.GPU_RESOURCES):
         return 0
     said = pod.labels.get(v.WORKLOAD_TYPE, pod.annotations.get(v.WORKLOAD_TYPE))
-    if said in _ALONE:
-        return 0
-    return 2 if pod.annotations.get(v.NETWORK_SENSITIVE) == "true" else 1
+    return 0 if said in _ALONE else 1

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from kubenexus.common.objects import PodView
 from kubenexus.common.vocabulary import GPU_ASSIGNED, TOPOLOGY_HASH
 from kubenexus.scheduler.devices.ask import Ask
 from kubenexus.scheduler.devices.fit import Fit, Refused
+from kubenexus.scheduler.devices.islands import joined
 from kubenexus.scheduler.devices.links import bits
 from kubenexus.scheduler.devices.score import memory_use
 from kubenexus.scheduler.devices.words import gpu_detail, gpu_reason
@@ -18,6 +19,9 @@ from kubenexus.scheduler.engine.state import State
 from kubenexus.scheduler.plugins.arguments import read_args
 from kubenexus.scheduler.plugins.placing import DeviceArgs, Seats, ask_of, columns, ratings, refusals
 from kubenexus.scheduler.plugins.volumes import Barred
+
+UNJOINED: Final = 80
+"""percent; less would outweigh an exact fit"""
 
 
 class GPUTopology(NodePlugin[Ask | Barred]):
@@ -68,6 +72,9 @@ def seat(ask: Ask, state: State, node: int) -> Fit | Refused:
 
 
 def _rate(ask: Ask, found: Fit) -> int:
+    """By the best that the machine could do; GPUs that nothing joins are worth less than the best of those that are."""
+    whole = not found.gpus or joined(found.machine.layout, found.gpus)
+    quality = found.quality if whole else found.quality * UNJOINED // 100
     if not ask.vram or not found.gpus:
-        return found.quality
-    return (found.quality + memory_use(found.machine, found.gpus, ask.vram)) // 2
+        return quality
+    return (quality + memory_use(found.machine, found.gpus, ask.vram)) // 2

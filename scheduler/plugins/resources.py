@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
@@ -12,6 +12,7 @@ import numpy as np
 
 from kubenexus.common.objects import NeedsView, PodView
 from kubenexus.common.objects.requests import ASSUMED_REQUESTS, aggregate, plus, rounded
+from kubenexus.scheduler.devices.words import account
 from kubenexus.scheduler.engine.footprints import CPU, MEMORY, PODS, SCORED_CPU, SCORED_MEMORY, Amounts
 from kubenexus.scheduler.engine.plugin import At, Code, NodePlugin, Refusal, Scores
 from kubenexus.scheduler.engine.state import State
@@ -110,10 +111,10 @@ class NodeResourcesFit(NodePlugin[Demand]):
         return amount > 0 and is_counted(resource) and not self._args.ignores(resource)
 
     def filter(self, term: Demand, state: State, at: At) -> Iterator[Refusal]:
-        return _refusals(term, state.alloc, state.used, at, partial(_keepers, state))
+        return _refusals(term, state, state.used, at)
 
     def filter_without(self, term: Demand, state: State, at: At, weaker: Weaker) -> Iterator[Refusal]:
-        return _refusals(term, state.alloc, state.used - weaker.amounts(), at, partial(_keepers, state))
+        return _refusals(term, state, state.used - weaker.amounts(), at)
 
     def bill(self, term: Demand) -> Mapping[int, int] | None:
         return None if any(one.delegated for one in term.asked) else {one.row: one.amount for one in term.asked}
@@ -138,10 +139,10 @@ class NodeResourcesFit(NodePlugin[Demand]):
         return int(self._strategy(parts))
 
 
-def _refusals(term: Demand, alloc: Amounts, used: Amounts, at: At, detail: Callable[[int], str]) -> Iterator[Refusal]:
+def _refusals(term: Demand, state: State, used: Amounts, at: At) -> Iterator[Refusal]:
     """Where a resource does not suffice, and where it could not even if the node were empty."""
     for resource, row, amount, delegated in term.asked:
-        whole = alloc[row, at]
+        whole = state.alloc[row, at]
         lacking = amount > whole - used[row, at]
         if delegated:
             lacking &= whole > 0
@@ -151,14 +152,24 @@ def _refusals(term: Demand, alloc: Amounts, used: Amounts, at: At, detail: Calla
             yield Refusal(lacking, "Too many pods")
         else:
             never = lacking & (amount > whole)
-            yield Refusal(lacking & ~never, f"Insufficient {resource}", detail=detail)
+            kept = lacking & (amount <= whole - used[row, at] + state.kept(row)[at])
+            detail = partial(_account, state, resource)
+            yield Refusal(lacking & ~never & ~kept, f"Insufficient {resource}", detail=detail)
+            yield Refusal(
+                kept & ~never, f"Insufficient {resource} beside isolated pods", detail=partial(_keepers, state)
+            )
             yield Refusal(never, f"Insufficient {resource}", Code.UNRESOLVABLE)
 
 
 def _keepers(state: State, node: int) -> str:
-    """Why there is less room than it seems, if so."""
-    pods = [pod.key for pod in state.keepers(node)]
-    return f"{', '.join(pods)} isolated: the rest of the NUMA node is kept free" if pods else ""
+    """Why there is less room than it seems."""
+    pods = ", ".join(pod.key for pod in state.keepers(node))
+    return f"{pods} isolated: the rest of the NUMA node is kept free"
+
+
+def _account(state: State, resource: str, node: int) -> str:
+    """What is taken of each NUMA node, if that is known."""
+    return account(state.devices.spot(node), resource, gpus=resource in state.devices.gpu_resources)
 
 
 def scored_requests(needs: NeedsView) -> Mapping[str, int]:

@@ -187,11 +187,23 @@ SCENARIOS: list[Any] = [
             ),
             Step(
                 gang("g", 2, gpu=4, first=1, clique="true"),
-                then={"g-1": "node(s) in no NVLink clique with room for the whole gang"},
+                then={"g-1": "3 node(s) outside NVLink clique uuid.0, where other members of the gang are"},
             ),
             Step(go=["full"], then={"g-1": {"n02"}}),
         ],
         id="X1 a member follows the others into their clique, and nowhere else",
+    ),
+    pytest.param(
+        CLIQUES,
+        [
+            Step(gang("g", 2, gpu=8, clique="true"), then=members("g", 2, {"n01", "n02"})),
+            Step(
+                gang("g", 2, gpu=8, first=2, last=3, clique="true"),
+                then={"g-2": "3 node(s) outside NVLink clique uuid.0, where other members of the gang are"},
+            ),
+            Step(go=["g-1"], then={"g-2": {"n01", "n02"}}),
+        ],
+        id="X1 so does one beyond the minimum",
     ),
     pytest.param(
         CLIQUES,

@@ -156,6 +156,37 @@ SCENARIOS: list[Any] = [
         ],
         id="N4 one of each pair is busy",
     ),
+    pytest.param(
+        [machine()],
+        [
+            *one(wants("a", "single-numa").annotation(v.NUMA_AFFINITY, "1"), Seat("n", "1")),
+            *one(wants("b", "single-numa").annotation(v.NUMA_ANTI_AFFINITY, "1"), Seat("n", "0")),
+            *one(
+                wants("c", "single-numa").annotation(v.NUMA_ANTI_AFFINITY, "0,1"),
+                "1 node(s) without a NUMA node other than 0, 1 (to be avoided) that is large enough for 1 CPU",
+            ),
+        ],
+        id="N6 affinity and anti-affinity",
+    ),
+    pytest.param(
+        [machine()],
+        [
+            Step(
+                [
+                    wants(f"m{i}", "single-numa").gang("g", 2).annotation(v.GANG_NUMA_SPREAD, "isolated")
+                    for i in range(2)
+                ],
+                then={"m0": {"n"}, "m1": {"n"}},
+                also=lambda found: {found["m0"].numa, found["m1"].numa} == {"0", "1"},
+            )
+        ],
+        id="N9 members of a gang apart from each other",
+    ),
+    pytest.param(
+        [machine(gpus=(0, 0, 0, 0, 1, 1, 1, 1))],
+        one(wants("a", gpu=16), "1 Insufficient nvidia.com/gpu"),
+        id="V5 more GPUs than any node has",
+    ),
     *[
         pytest.param(CARDS, one(wants("a", gpu=count, vram=vram), expected), id=f"V1 {vram} on {count}")
         for vram, count, expected in (

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from typing import Any, NamedTuple
 
 import hypothesis.strategies as st
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from kubenexus.common import vocabulary as v
 from kubenexus.common.kube.mirror import Updated
 from kubenexus.common.objects import PodView
 from kubenexus.scheduler.actions import POD, Bind, Bound, Unbound
 from kubenexus.scheduler.engine.holds import is_placeholder
 from kubenexus.scheduler.engine.queue import Where
-from tests.builders import node, pod
+from kubenexus.scheduler.simulation import Simulation
+from tests.builders import PodBuilder, node, pod
 from tests.office import Office
 
-SIZES = {"a": 1, "b": 2, "c": 3, "d": 5}
+SIZES = {"a": 1, "b": 2, "c": 3, "d": 5, "e": 2}
+STRICT = "e"
+"""the gang that must be in one clique"""
 
 
 class Traffic(RuleBasedStateMachine):
@@ -24,7 +29,7 @@ class Traffic(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.office = Office(node("n0").capacity(cpu=4))
+        self.office = Office(node("n0").capacity(cpu=4).label(v.NVIDIA_CLIQUE, "x"))
         self.nodes = 1
         self.named = 0
         self.views: dict[str, PodView] = {}
@@ -34,12 +39,14 @@ class Traffic(RuleBasedStateMachine):
     def come(self, gang: str, cpu: int, gated: bool) -> None:
         self.named += 1
         member = pod(f"{gang}{self.named}").cpu(cpu).gang(gang, SIZES[gang])
+        if gang == STRICT:
+            member.annotation(v.REQUIRE_CLIQUE, "true")
         view = self.office.see(member.gate("wait") if gated and cpu == 3 else member)
         self.views[view.uid] = view
 
-    @rule(cpu=st.integers(1, 8))
-    def node_joins(self, cpu: int) -> None:
-        self.office.node(node(f"n{self.nodes}").capacity(cpu=cpu))
+    @rule(cpu=st.integers(1, 8), clique=st.sampled_from(["", "x", "y"]))
+    def node_joins(self, cpu: int, clique: str) -> None:
+        self.office.node(node(f"n{self.nodes}").capacity(cpu=cpu).label(v.NVIDIA_CLIQUE, clique))
         self.nodes += 1
 
     @precondition(lambda self: self.views)
@@ -73,6 +80,14 @@ class Traffic(RuleBasedStateMachine):
         return {gang: sum(name.startswith(gang) for name in names) for gang in SIZES}
 
     @invariant()
+    def one_gang_is_in_one_clique(self) -> None:
+        state = self.office.desk.state
+        homes = [home for view, home in state.pods() if view.name.startswith(STRICT)]
+        cliques = {state.node(home).meta.labels[v.NVIDIA_CLIQUE] for home in homes}
+        assert len(cliques) < 2
+        assert "" not in cliques
+
+    @invariant()
     def nothing_is_overcommitted(self) -> None:
         state = self.office.desk.state
         row = state.row("cpu")
@@ -94,7 +109,8 @@ class Traffic(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """With room for all, every gang that is whole runs in the end."""
-        self.office.node(node("last").capacity(cpu=1000))
+        for clique in ("x", "y"):
+            self.office.node(node(f"last-{clique}").capacity(cpu=1000).label(v.NVIDIA_CLIQUE, clique))
         for _ in range(3):
             self.decide(400.0)
             while self.binding:
@@ -108,6 +124,43 @@ class Traffic(RuleBasedStateMachine):
             members = [view for view in self.views.values() if view.name.startswith(gang) and not view.gates]
             assert placed[gang] == (len(members) if len(members) >= size else placed[gang])
             assert len(members) >= size or placed[gang] <= len(members)
+
+
+class Members(NamedTuple):
+    """A gang of so many pods, of which so many must be together, perhaps all in one clique."""
+
+    size: int
+    least: int
+    gpu: int
+    strict: bool
+
+    def pods(self, name: str) -> list[PodBuilder]:
+        made = [pod(f"{name}{i}").gpu(self.gpu).gang(name, self.least) for i in range(self.size)]
+        return [one.annotation(v.REQUIRE_CLIQUE, "true") for one in made] if self.strict else made
+
+
+HOMES = st.lists(st.tuples(st.sampled_from([0, 2, 8]), st.sampled_from(["", "x", "y"])), max_size=5)
+"""nodes with so many GPUs, in a clique or in none"""
+GANGS = st.builds(Members, st.integers(1, 6), st.integers(1, 4), st.sampled_from([1, 2, 4, 8]), st.booleans())
+
+
+@given(homes=HOMES, gangs=st.dictionaries(st.sampled_from("abcd"), GANGS, min_size=1))
+def test_offline_gangs_are_whole_and_in_one_clique(homes: list[tuple[int, str]], gangs: dict[str, Members]) -> None:
+    """Also where more members exist than must be together, and there is not room for all."""
+    nodes = [
+        node(f"n{i}").capacity(cpu=64, gpu=home[0]).label(v.NVIDIA_CLIQUE, home[1]) for i, home in enumerate(homes)
+    ]
+    pods = [one for name, gang in gangs.items() for one in gang.pods(name)]
+    result = Simulation([one.build() for one in (*nodes, *pods)]).run()
+    assert len(result["placements"]) + len(result["pending"]) == len(pods)
+    taken = Counter[str]()
+    for name, gang in gangs.items():
+        there = [entry["node"] for entry in result["placements"] if entry["gang"] == f"default/{name}"]
+        cliques = {homes[int(home[1:])][1] for home in there}
+        assert not there or len(there) >= gang.least
+        assert not gang.strict or (len(cliques) < 2 and "" not in cliques)
+        taken.update({home: gang.gpu * there.count(home) for home in set(there)})
+    assert all(taken[f"n{i}"] <= gpus for i, (gpus, _) in enumerate(homes))
 
 
 Traffic.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

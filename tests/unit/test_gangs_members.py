@@ -33,7 +33,7 @@ def test_members_that_agree_need_no_warning() -> None:
 def test_members_that_disagree_get_the_largest_size_and_a_warning() -> None:
     assert combine([member(4), member(2), member(8), member(4)]) == Quorum(
         8,
-        warnings=("members of gang team/g disagree on its size (2, 4 and 8): 8 counts; give all members the same.",),
+        warnings=("Members of gang team/g disagree on its size (2, 4 and 8): 8 counts; give all members the same.",),
     )
 
 

@@ -130,7 +130,7 @@ FEATURE_DISCOVERY = {
             {"nvidia.com/gpu.product": "Tesla-T4-SHARED"},
             Gpu(index=1, product="Tesla-T4", memory=81559 << 20, fabric_clique="uuid.1"),
         ),
-        ({"nvidia.com/gpu.product": "NVIDIA-A100-MIG-1g.5gb"}, Gpu(index=1, fabric_clique="uuid.1")),
+        ({"nvidia.com/gpu.product": "NVIDIA-A100-MIG-1g.5gb"}, Gpu(index=1, fabric_clique="uuid.1", mig=True)),
         ({"nvidia.com/gpu.memory": "80GB"}, Gpu(index=1, product="NVIDIA-H100-80GB-HBM3", fabric_clique="uuid.1")),
         ({"nvidia.com/gpu.count": "two"}, None),
     ],
@@ -139,6 +139,24 @@ FEATURE_DISCOVERY = {
 def test_gpu_feature_discovery(labels: dict[str, str], gpu: Gpu | None) -> None:
     gpus = read({**FEATURE_DISCOVERY, **labels}).topology.gpus
     assert gpus == (None if gpu is None else (replace(gpu, index=0), gpu))
+
+
+@pytest.mark.parametrize(
+    ("labels", "count"),
+    [
+        ({f"{GPU}vram": "80Gi"}, 4),
+        ({f"{GPU}model": "H100"}, 4),
+        ({f"{GPU}vram": "80Gi", f"{GPU}count": "2"}, 2),
+        ({f"{GPU}vram": "80Gi", "nvidia.com/gpu.count": "3"}, 3),
+        ({f"{GPU}vram": "80Gi", f"{GPU}gpu0-numa": "0"}, 1),
+        ({f"{GPU}vram": "80Gi", f"{GPU}gpu1-numa": "0"}, None),
+        ({f"{GPU}topology": "pcie"}, None),
+    ],
+    ids=["memory", "model", "counted", "counted by others", "described", "described in part", "neither"],
+)
+def test_gpus_that_labels_do_not_count_are_those_that_pods_get(labels: dict[str, str], count: int | None) -> None:
+    gpus = wire.read_topology(labels, {}, gpus=4).topology.gpus
+    assert (None if gpus is None else len(gpus)) == count
 
 
 def nvidia_slice(*devices: Obj, generation: int = 1) -> Obj:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from kubenexus.common.topology import Gpu, NodeTopology, NumaNode
+from kubenexus.common.topology import Gpu, Nic, NodeTopology, NumaNode, NvlinkKind, link_row
 from kubenexus.scheduler.devices.choose import Choice, choose
 from kubenexus.scheduler.devices.islands import destroyed, islands, joined
 from kubenexus.scheduler.devices.links import Layout, layout_of, mask_of
@@ -24,6 +24,11 @@ FOURS = complete(range(4), range(4, 8))
 def chosen(layout: Layout, count: int, busy: tuple[int, ...] = (), must: tuple[int, ...] = ()) -> list[int] | None:
     found = choose(layout, layout.everything & ~mask_of(busy), count, mask_of(must))
     return found and gpus(found.mask)
+
+
+def told(kind: NvlinkKind) -> NodeTopology:
+    """Two GPUs in each of two NUMA nodes, of which somebody wrote what joins them."""
+    return NodeTopology(gpus=tuple(Gpu(index=i, numa=i // 2) for i in range(4)), nvlink=kind)
 
 
 # --- Links -----------------------------------------------------------------------------------------------------------
@@ -64,12 +69,38 @@ def test_a_numa_node_of_the_same_package_is_closer_than_one_of_the_other() -> No
         (linked(3, {(0, 2): 1}), [[0, 2], [1]]),
         (linked(4, None, {(0, 1): "I", (2, 3): "N", (0, 2): "S"}), [[0, 1], [2, 3]]),
         (linked(4, None, numa=[0, 1, 0, None]), [[0, 2], [1], [3]]),
+        (layout_of(told(NvlinkKind.NVSWITCH)), [[0, 1, 2, 3]]),
+        (layout_of(told(NvlinkKind.NONE)), [[0], [1], [2], [3]]),
+        (layout_of(told(NvlinkKind.PAIRS)), [[0, 1], [2, 3]]),
         (layout_of(NodeTopology()), []),
     ],
-    ids=["switch", "a lost one", "pairs", "one alone", "NVLink unknown: PCIe", "unknown: NUMA", "no GPUs"],
+    ids=[
+        *("switch", "a lost one", "pairs", "one alone", "NVLink unknown: PCIe", "unknown: NUMA"),
+        *("unknown: switches", "unknown: no NVLinks", "unknown: pairs, so by NUMA", "no GPUs"),
+    ],
 )
 def test_islands(layout: Layout, expected: list[list[int]]) -> None:
     assert [gpus(island) for island in layout.islands] == expected
+
+
+@pytest.mark.parametrize(
+    ("rows", "numa", "expected"),
+    [
+        pytest.param([], [], [0, 1], id="none"),
+        pytest.param(["SSII"], [None], [2, 3], id="behind the switch of two"),
+        pytest.param(["SSHH", "SSIS"], [None, None], [2, 3], id="the nearest counts"),
+        pytest.param(["IIII"], [None], [0, 1], id="as near to all"),
+        pytest.param([None], [1], [2, 3], id="in the NUMA node of two"),
+    ],
+)
+def test_of_equal_sets_the_one_near_network_cards(
+    rows: list[str | None], numa: list[int | None], expected: list[int]
+) -> None:
+    """Two pairs of GPUs, linked alike."""
+    links = [link_row(4 if i ^ 1 == j else 0 for j in range(4)) for i in range(4)]
+    cards = tuple(Gpu(index=i, numa=i // 2, peer_links=links[i]) for i in range(4))
+    nics = tuple(Nic(index=i, gpu_classes=row, numa=home) for i, (row, home) in enumerate(zip(rows, numa, strict=True)))
+    assert chosen(layout_of(NodeTopology(gpus=cards, nics=nics)), 2) == expected
 
 
 def test_machines_that_are_linked_alike_share_a_layout() -> None:

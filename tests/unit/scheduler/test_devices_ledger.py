@@ -238,7 +238,7 @@ def test_a_pod_that_only_its_neighbour_keeps_out_waits_for_it() -> None:
 def test_unknown_memory_is_not_zero() -> None:
     found = decide(world(machine(topology(memory=None))), guaranteed("c").annotation(POLICY, "single-numa"))
     assert isinstance(found, Park)
-    assert "whose NUMA nodes' memory are not known" in found.message
+    assert "whose amounts of memory by NUMA node are not known" in found.message
 
 
 def test_a_choice_names_the_topology_that_it_was_made_on() -> None:

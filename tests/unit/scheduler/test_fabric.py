@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from kubenexus.common import vocabulary as v
+from kubenexus.common import wire
+from kubenexus.common.kube.mirror import Added
+from kubenexus.common.topology import Gpu, NodeTopology
+from kubenexus.scheduler.actions import Eviction
+from kubenexus.scheduler.world import read
 from tests.builders import NodeBuilder, PodBuilder, node, pod
 from tests.office import Office, bound, told
+from tests.scenarios import ANNOTATION, LABELS, SLICES
 
 
 def fleet() -> list[NodeBuilder]:
@@ -89,6 +95,105 @@ def test_later_members_follow_the_first_into_their_clique() -> None:
     assert set(bound(office.decide()).values()) <= {"n03", "n04"}
 
 
+@pytest.mark.parametrize(
+    ("notes", "words"),
+    [
+        pytest.param({"clique": "true"}, "node(s) outside NVLink clique uuid.1, where other members", id="clique"),
+        pytest.param({"locate": "strict"}, "node(s) outside fabric fabric-02, where other members", id="fabric"),
+    ],
+)
+def test_members_beyond_the_minimum_stay_with_their_gang(notes: dict[str, str], words: str) -> None:
+    homes = ("n03", "n04") if "clique" in notes else ("n05", "n06")
+    running = [one.gpu(4).node(home) for one, home in zip(gang(2, 8, **notes), homes, strict=True)]
+    late = pod("late").gpu(8).gang("g", 2)
+    office = place([late], running=running)
+    actions = office.decide()
+    assert bound(actions) == {}
+    assert words in told(actions)["late"]
+
+
+def test_member_that_comes_back_is_told_where_its_gang_is() -> None:
+    """Of the two that must be together one is on a node that is full."""
+    running = [pod("first").gpu(8).gang("g", 2).annotation(v.REQUIRE_CLIQUE, "true").node("n03")]
+    office = place([], running=[*running, pod("other").gpu(8).node("n04")])
+    office.see(pod("p0").gpu(8).gang("g", 2).annotation(v.REQUIRE_CLIQUE, "true"))
+    message = told(office.decide())["p0"]
+    assert "1 of them placed, room for 1 in NVLink clique uuid.1, where its others are" in message
+    assert "6 node(s) outside NVLink clique uuid.1, where other members of the gang are" in message
+
+
+@pytest.mark.parametrize(("there", "victims"), [(0, {"low-n04"}), (2000, set())], ids=["weaker", "stronger"])
+def test_member_drives_out_nobody_outside_its_clique(there: int, victims: set[str]) -> None:
+    first = pod("first").gpu(8).gang("g", 1).annotation(v.REQUIRE_CLIQUE, "true").priority(1000).node("n03")
+    others = [
+        pod(f"low-{home}").gpu(8).priority(there if home == "n04" else 0).node(home) for home in ("n01", "n02", "n04")
+    ]
+    office = place([], running=[first, *others])
+    office.see(pod("late").gpu(8).gang("g", 1).annotation(v.REQUIRE_CLIQUE, "true").priority(1000))
+    evictions = [action for action in office.decide() if isinstance(action, Eviction)]
+    assert {victim.name for one in evictions for victim in one.victims} == victims
+
+
+def test_members_in_different_cliques_leave_no_clique_to_the_next() -> None:
+    running = [one.node(home) for one, home in zip(gang(2, 2, clique="true"), ("n01", "n03"), strict=True)]
+    office = place([pod("late").gpu(2).gang("g", 2).annotation(v.REQUIRE_CLIQUE, "true")], running=running)
+    assert "because the gang's members are in no common NVLink clique" in told(office.decide())["late"]
+
+
+@pytest.mark.parametrize("lost", [True, False], ids=["its node is gone", "it is leaving"])
+def test_member_that_is_not_to_stay_binds_nobody_to_its_clique(lost: bool) -> None:
+    first = pod("first").gpu(8).gang("g", 2).annotation(v.REQUIRE_CLIQUE, "true").node("n03")
+    office = place([], running=[first if lost else first.deleting()])
+    if lost:
+        office.remove_node("n03")
+    else:
+        office.see(pod("other").gpu(8).node("n04"))
+    for one in gang(2, 8, clique="true"):
+        office.see(one)
+    assert set(bound(office.decide()).values()) == {"n01", "n02"}
+
+
+def cliques(*sizes: int, cpu: int = 64) -> list[NodeBuilder]:
+    """Cliques of so many nodes of eight GPUs."""
+    return [
+        node(f"c{clique}-{i}").capacity(cpu=cpu, gpu=8).label(v.NVIDIA_CLIQUE, f"u.{clique}")
+        for clique, size in enumerate(sizes)
+        for i in range(size)
+    ]
+
+
+def test_every_clique_that_looks_large_enough_is_tried() -> None:
+    """Not two on one node: cliques of one node only look as if they had room."""
+    office = Office(*cliques(*[1] * 9, 2))
+    for one in gang(2, 2, clique="true"):
+        office.see(one.set("spec.affinity", apart()).label("app", "x"))
+    assert set(bound(office.decide()).values()) == {"c9-0", "c9-1"}
+
+
+def test_room_is_counted_for_each_kind_of_member() -> None:
+    """Four workers of eight GPUs do not fit on two nodes, however many helpers do."""
+    office = Office(*cliques(2, 2, 2, 2, 2, 4))
+    workers = [pod(f"w{i}").cpu(1).gpu(8).gang("g", 8).annotation(v.REQUIRE_CLIQUE, "true") for i in range(4)]
+    for one in (*workers, *(pod(f"h{i}").cpu(1).gang("g", 8) for i in range(4))):
+        office.see(one)
+    assert {home.partition("-")[0] for home in bound(office.decide()).values()} == {"c5"}
+
+
+def test_room_for_each_kind_of_member_is_told() -> None:
+    office = Office(*cliques(2, 2))
+    workers = [pod(f"w{i}").cpu(1).gpu(8).gang("g", 8).annotation(v.REQUIRE_CLIQUE, "true") for i in range(4)]
+    for one in (*workers, *(pod(f"h{i}").cpu(1).gang("g", 8) for i in range(4))):
+        office.see(one)
+    assert "8 exist, room for 6 in NVLink clique u.0, which has the most" in told(office.decide())["w0"]
+
+
+def test_clique_with_room_for_all_members_comes_before_one_for_the_least() -> None:
+    office = Office(*cliques(2, 4))
+    for i in range(4):
+        office.see(pod(f"p{i}").gpu(8).gang("g", 2).annotation(v.REQUIRE_CLIQUE, "true"))
+    assert {home.partition("-")[0] for home in bound(office.decide()).values()} == {"c1"}
+
+
 def test_pod_without_a_gang_ignores_cliques() -> None:
     assert set(bound(place([pod("p").gpu(2).annotation(v.REQUIRE_CLIQUE, "true")]).decide())) == {"p"}
 
@@ -112,13 +217,47 @@ def test_least_tier_is_a_filter(tier: str, nodes: set[str]) -> None:
     assert set(bound(place(pods).decide()).values()) == nodes
 
 
-def test_unknown_fabric_and_unknown_tier_are_refused_with_the_reason() -> None:
+def test_unknown_fabric_is_refused_with_the_reason() -> None:
     office = Office(node("n").capacity(cpu=4))
     office.see(pod("p").cpu(1).annotation(v.MIN_FABRIC_TIER, "roce"))
-    office.see(pod("q").cpu(1).annotation(v.MIN_FABRIC_TIER, "token-ring"))
     messages = told(office.decide())
     assert "whose fabric is not known" in messages["p"]
-    assert "'token-ring' is no fabric tier" in messages["q"]
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "words"),
+    [
+        (v.MIN_FABRIC_TIER, "token-ring", "use one of nvswitch, nvlink, infiniband, roce, ethernet"),
+        (v.CO_LOCATE, "Strict", "use one of strict, preferred, none"),
+        (v.REQUIRE_CLIQUE, "yes", "neither true nor false"),
+        (v.NETWORK_SENSITIVE, "1", "neither true nor false"),
+    ],
+)
+def test_wish_that_cannot_be_read_is_refused_and_not_ignored(key: str, text: str, words: str) -> None:
+    office = place([one.annotation(key, text) for one in gang(2, 2)])
+    actions = office.decide()
+    assert bound(actions) == {}
+    assert f"{key} is {text!r}" in told(actions)["p0"]
+    assert words in told(actions)["p0"]
+
+
+@pytest.mark.parametrize("says", [ANNOTATION, LABELS, SLICES])
+def test_clique_is_known_whoever_tells_it(says: str) -> None:
+    """Three machines, of which two are in one clique; a slice comes after its node."""
+    office = Office()
+    for name, clique in (("a", "u.0"), ("b", "u.1"), ("c", "u.1")):
+        cards = tuple(Gpu(index=i, fabric_clique=clique) for i in range(8))
+        topology, made = NodeTopology(gpus=cards), node(name).capacity(cpu=8, gpu=8)
+        for key, label in wire.encode_labels(topology)[0].items() if says == LABELS else ():
+            made.label(key, label)
+        if says == ANNOTATION:
+            made.annotation(v.TOPOLOGY_SNAPSHOT, wire.encode_annotation(topology))
+        office.node(made)
+        for one in wire.encode_slices(topology, name, "uid")[0] if says == SLICES else ():
+            office.hear("ResourceSlice", Added(one["metadata"]["name"], read("ResourceSlice", one)))
+    for member in gang(2, 8, clique="true", tier="nvswitch"):
+        office.see(member)
+    assert set(bound(office.decide()).values()) == {"b", "c"}
 
 
 def test_gpu_work_prefers_the_faster_fabric_and_services_do_not_care() -> None:

@@ -96,6 +96,25 @@ def test_heterogeneous_members_are_placed_together() -> None:
     assert "launcher" in placed
 
 
+@pytest.mark.parametrize("home", ["a", "b"])
+def test_member_that_only_one_node_takes_finds_its_place_there(home: str) -> None:
+    """Whichever node the other one, which is larger, would have taken."""
+    office = Office(*gpus(8, "a", "b"))
+    pinned = pod("pinned").gpu(4).gang("g", 2).set("spec.nodeSelector", {"kubernetes.io/hostname": home})
+    come(office, [pod("free").gpu(8).gang("g", 2), pinned])
+    assert bound(office.decide()) == {"pinned": home, "free": "b" if home == "a" else "a"}
+
+
+def test_member_that_needs_large_cards_finds_them_though_others_would_do_with_them() -> None:
+    homes = [one.label(v.GPU_VRAM, size) for one, size in zip(gpus(1, "h", "t"), ("80Gi", "16Gi"), strict=True)]
+    office = Office(*homes)
+    come(
+        office,
+        [pod("any").cpu(4).gpu(1).gang("g", 2), pod("large").gpu(1).gang("g", 2).annotation(v.VRAM_REQUEST, "80Gi")],
+    )
+    assert bound(office.decide()) == {"any": "t", "large": "h"}
+
+
 def test_members_that_want_each_other_near_are_asked_again_when_the_others_are_there() -> None:
     office = Office(*(node(f"n{i}").capacity(cpu=4).label("kubernetes.io/hostname", f"n{i}") for i in range(2)))
     near = {
@@ -171,7 +190,9 @@ def test_members_that_disagree_on_the_size_go_by_the_largest_and_are_told() -> N
     come(office, [pod("a").gang("g", 2), pod("b").gang("g", 3)])
     message = told(office.decide(after=PATIENCE))["a"]
     assert "2 of 3 exist" in message
-    assert "disagree on its size (2 and 3)" in message
+    assert "Members of gang default/g disagree on its size (2 and 3): 3 counts" in message
+    office.see(pod("c").gpu(1).gang("g", 3))
+    assert "Insufficient nvidia.com/gpu. Members of gang default/g disagree" in told(office.decide())["a"]
 
 
 # G11: who counts

@@ -123,7 +123,7 @@ SCENARIOS: dict[str, tuple[list[Builder], dict[str, Any]]] = {
     ),
     "reserved CPUs, one in each": (
         [machine({**SINGLE, v.KUBELET_RESERVED: "0_8"}).capacity(cpu=14), wants("a", 8), wants("b", 7), wants("c", 7)],
-        {"a": f"{REFUSED} (numa 0: 0 of 7 CPUs taken; numa 1: 0 of 7 CPUs taken)", "b": [0], "c": [1]},
+        {"a": f"{REFUSED} (numa 0: only 7 CPUs; numa 1: only 7 CPUs)", "b": [0], "c": [1]},
     ),
     "restricted takes the smallest size": ([machine(RESTRICTED), wants("a", 12)], {"a": [0, 1]}),
     "restricted takes no larger one": ([machine(RESTRICTED), *FIVE_EACH, wants("a", 6)], {"a": TOO_STRICT}),

@@ -22,8 +22,12 @@ def dgx(*names: str) -> list[Builder]:
     return [node(name).capacity(cpu=64, memory="512Gi", gpu=8) for name in names]
 
 
-def run(*builders: Builder) -> Obj:
-    return Simulation([one.build() for one in builders]).run()
+def run(*builders: Builder, explain: bool = False) -> Obj:
+    return Simulation([one.build() for one in builders], explain=explain).run()
+
+
+def where(result: Obj) -> dict[str, str | None]:
+    return {entry["pod"].partition("/")[2]: entry["node"] for entry in (*result["placements"], *result["pending"])}
 
 
 def test_indexed_job_is_placed_whole() -> None:
@@ -44,6 +48,60 @@ def test_incomplete_gang_says_who_is_missing() -> None:
     result = run(*dgx("a"), pod("p").gpu(1).gang("g", 3))
     (entry,) = result["pending"]
     assert (entry["gang"], entry["reason"]) == ("default/g", "Gang g waits for its members: 1 of 3 exist.")
+
+
+def members(count: int, least: int, gpu: int = 8) -> list[Builder]:
+    return [pod(f"g-{i}").gpu(gpu).gang("g", least) for i in range(count)]
+
+
+def test_members_beyond_the_minimum_that_find_no_room_wait_alone() -> None:
+    result = run(*dgx("a", "b", "c"), *members(5, 2), pod("small").gpu(1))
+    nodes = where(result)
+    assert sorted(filter(None, nodes.values())) == ["a", "b", "c"]
+    assert len([name for name, home in nodes.items() if home is None]) == 3
+    assert all("Insufficient nvidia.com/gpu" in entry["reason"] for entry in result["pending"])
+
+
+def test_members_beyond_the_minimum_start_when_there_is_room() -> None:
+    built = [one.annotation(v.SIMULATED_RUN_TIME, str(10 * (i + 1))) for i, one in enumerate(members(3, 2))]
+    result = run_timeline(Simulation([one.build() for one in (*dgx("a", "b"), *built)]))
+    assert sorted(entry["start"] for entry in result["placements"]) == [0, 0, 10]
+
+
+def test_every_node_is_explained_to_members_of_an_incomplete_gang() -> None:
+    result = run(*dgx("a"), pod("p").gpu(1).gang("g", 3), pod("q").label(v.GANG_NAME, "h"), explain=True)
+    told = {entry["pod"]: list(entry["nodes"]) for entry in result["pending"]}
+    assert told == {"default/p": ["a"], "default/q": ["a"]}
+
+
+def test_members_of_a_gang_without_room_are_told_what_nodes_say_once_the_others_are_there() -> None:
+    """Only those like the one that found no room: a driver by itself would find some."""
+    numa = {v.NUMA_NODE_COUNT: "2", **{v.numa_node_label(i, "cpus"): f"{8 * i}-{8 * i + 7}" for i in range(2)}}
+    home = node("a").capacity(cpu=16, memory="64Gi")
+    for key, text in {**numa, **{v.numa_node_label(i, "memory"): "32Gi" for i in range(2)}}.items():
+        home.label(key, text)
+    workers = [
+        pod(f"w{i}").guaranteed(5, "1Gi").gang("g", 4).annotation(v.NUMA_POLICY, "single-numa") for i in range(3)
+    ]
+    result = run(home, *workers, pod("driver").gang("g", 4), explain=True)
+    told = {entry["pod"]: entry["nodes"]["a"] for entry in result["pending"]}
+    assert told["default/driver"]["feasible"] is True
+    for number in range(3):
+        (reason,) = told[f"default/w{number}"]["reasons"]
+        assert reason.endswith("(numa 0: 5 of 8 CPUs taken; numa 1: 5 of 8 CPUs taken)")
+
+
+def test_members_that_disagree_on_the_size_are_told_when_they_are_placed() -> None:
+    result = run(*dgx("a"), pod("p").gang("g", 1), pod("q").gang("g", 2))
+    assert [entry["node"] for entry in result["placements"]] == ["a", "a"]
+    assert all("disagree on its size (1 and 2): 2 counts" in entry["reason"] for entry in result["placements"])
+
+
+def test_room_is_held_for_what_a_driver_that_runs_will_make() -> None:
+    driver = pod("driver").cpu(2).label("spark-role", "driver").label("spark-app-selector", "s").node("a")
+    driver.annotation(v.EXECUTOR_COUNT, "10").annotation(v.EXECUTOR_CPU, "4").annotation(v.EXECUTOR_MEMORY, "1Gi")
+    result = run(*dgx("a"), driver, pod("large").cpu(30), pod("small").cpu(20))
+    assert where(result) == {"small": "a", "large": None}
 
 
 def test_in_virtual_time_a_gang_starts_as_a_whole_once_there_is_room() -> None:

@@ -13,6 +13,7 @@ from kubenexus.common.objects import project_pod
 from kubenexus.common.topology import Gpu, NodeTopology, NumaNode, link_row
 from kubenexus.scheduler.devices.ask import Ask, read_ask
 from kubenexus.scheduler.devices.machine import machine_of, nominal
+from kubenexus.scheduler.devices.models import model_memory
 from kubenexus.scheduler.devices.score import closeness, company, vram_score
 from kubenexus.scheduler.plugins.registry import enabled
 from kubenexus.scheduler.simulation import Simulation
@@ -39,6 +40,17 @@ def machine(name: str, *, gpus: tuple[int, ...] = (), vram: int = H100, links: i
 
 def one_numa(name: str, gpus: int, **more: Any) -> NodeBuilder:
     return machine(name, gpus=(0,) * gpus, **more)
+
+
+def mixed(name: str, *sizes: int, links: int = 18) -> NodeBuilder:
+    """Four GPUs of each of these sizes in GiB, each four in a NUMA node of their own."""
+    count = 4 * len(sizes)
+    numa = tuple(NumaNode(id=i, cpus=tuple(range(16 * i, 16 * i + 16)), memory=64 * GIB) for i in range(len(sizes)))
+    rows = [link_row(0 if i == j else links for j in range(count)) for i in range(count)]
+    cards = (Gpu(index=i, numa=i // 4, memory=sizes[i // 4] * GIB, peer_links=rows[i]) for i in range(count))
+    topology = NodeTopology(numa=numa, gpus=tuple(cards))
+    built = node(name).capacity(cpu=16 * len(sizes), memory=f"{64 * len(sizes)}Gi", gpu=count)
+    return built.annotation(v.TOPOLOGY_SNAPSHOT, wire.encode_annotation(topology))
 
 
 def wants(name: str, policy: str | None = None, *, cpu: int = 1, memory: str = "1Gi", gpu: int = 0) -> PodBuilder:
@@ -121,13 +133,29 @@ SCENARIOS: list[Any] = [
             pod("more").cpu(4),
             wants("pinned", "single-numa", cpu=2),
         ],
-        {"a": ("n", [0], []), "shared": ("n", [], []), "more": "Insufficient cpu", "pinned": ("n", [1], [])},
+        {
+            "a": ("n", [0], []),
+            "shared": ("n", [], []),
+            "more": "Insufficient cpu beside isolated pods",
+            "pinned": ("n", [1], []),
+        },
         id="N3 isolated: nobody else gets into its NUMA node",
     ),
     pytest.param(
         [machine("n"), *FULL_ENOUGH, wants("a", "isolated", cpu=1)],
         {"a": "without a NUMA node that no other pod uses and that has room for 1 CPU"},
         id="N3 isolated needs an empty NUMA node",
+    ),
+    pytest.param(
+        [
+            machine("n"),
+            sits(wants("r", "isolated", cpu=4), "n"),
+            wants("a", "single-numa"),
+            wants("b", "isolated"),
+            wants("c"),
+        ],
+        {"a": ("n", [1], []), "b": "without a NUMA node that no other pod uses", "c": ("n", [1], [])},
+        id="N3 isolated: nor where one most likely is that somebody else placed",
     ),
     pytest.param(
         [machine("n"), sits(pod("r").cpu(20), "n"), wants("a", "isolated", cpu=1)],
@@ -182,12 +210,27 @@ SCENARIOS: list[Any] = [
     ),
     pytest.param(
         [machine("n"), wants("a", "single-numa").annotation(v.NUMA_ANTI_AFFINITY, "0, 1")],
-        {"a": "without a NUMA node that is large enough for 1 CPU"},
+        {"a": "without a NUMA node other than 0, 1 (to be avoided) that is large enough for 1 CPU"},
         id="N6 anti-affinity to all is binding for single-numa",
     ),
     pytest.param(
         [machine("n"), wants("a").annotation(v.NUMA_ANTI_AFFINITY, "0,1")], {"a": ("n", [0], [])}, id="N6 but not else"
     ),
+    *[
+        pytest.param(
+            [machine("n"), pod("a").cpu(2).annotation(key, text)],
+            {"a": ("n", [numa], [])},
+            id=f"N6 a pod that says {key.partition('/')[2]} needs no policy, nor CPUs of its own",
+        )
+        for key, text, numa in (
+            (v.NUMA_AFFINITY, "1", 1),
+            (v.NUMA_ANTI_AFFINITY, "0", 1),
+            (v.NUMA_RESOURCES, "cpu", 0),
+            (v.MEMORY_INTENSIVE, "true", 0),
+            (v.NUMA_DISTANCE_WEIGHT, "100", 0),
+            (v.GANG_NUMA_SPREAD, "packed", 0),
+        )
+    ],
     pytest.param(
         [machine("n"), wants("a", "none", cpu=20)], {"a": ("n", [], [])}, id="none: the NUMA nodes are nothing to it"
     ),
@@ -212,9 +255,23 @@ SCENARIOS: list[Any] = [
             ("15Gi", 1, ("t", [0], [0])),
             ("160Gi", 2, ("h", [0], [0, 1])),
             ("161Gi", 2, "without 2 GPUs with 80.5Gi or more each"),
-            ("much", 1, "'much' is not a quantity"),
+            ("much", 1, "scheduling.kubenexus.io/vram-request: 'much' is not a quantity"),
         )
     ],
+    pytest.param(
+        [
+            mixed("n", 80, 40),
+            wants("a", gpu=2).annotation(v.VRAM_REQUEST, "80Gi"),
+            wants("b", gpu=2).annotation(v.VRAM_REQUEST, "160Gi"),
+            wants("c", gpu=3).annotation(v.VRAM_REQUEST, "180Gi"),
+        ],
+        {
+            "a": ("n", [1], [4, 5]),
+            "b": ("n", [0], [0, 1]),
+            "c": "without 3 free GPUs with 60Gi or more each",
+        },
+        id="V3 the smallest cards of a node that will do",
+    ),
     pytest.param(
         [one_numa("n", 8), wants("a", gpu=16)],
         {"a": "Insufficient nvidia.com/gpu"},
@@ -245,6 +302,25 @@ SCENARIOS: list[Any] = [
         {"a": ("box", [0], [0, 1, 2, 3])},
         id="F2 four GPUs: exact fit before leftovers",
     ),
+    *[
+        pytest.param(
+            [one_numa(name, 8, links=0 if name == apart else 18) for name in ("a", "b")] + [wants("p", gpu=count)],
+            {"p": ("b" if apart == "a" else "a", [0], list(range(count)))},
+            id=f"V4 {count} GPUs go where they are linked, not to {apart}",
+        )
+        for count in (4, 8)
+        for apart in ("a", "b")
+    ],
+    pytest.param(
+        [
+            one_numa("box", 4, links=0),
+            one_numa("large", 8),
+            sits(wants("r", gpu=2), "large", "0", "0,1"),
+            wants("a", gpu=4),
+        ],
+        {"a": ("box", [0], [0, 1, 2, 3])},
+        id="F2 four GPUs: exact fit before leftovers, and before links",
+    ),
     pytest.param(
         [one_numa("pristine", 8), one_numa("used", 8), sits(wants("r", gpu=2), "used", "0", "0,1"), wants("a", gpu=8)],
         {"a": ("pristine", [0], list(range(8)))},
@@ -256,6 +332,15 @@ SCENARIOS: list[Any] = [
 @pytest.mark.parametrize(("objects", "expected"), SCENARIOS)
 def test_scenario(objects: list[Builder], expected: dict[str, Any]) -> None:
     check(result(*objects), **expected)
+
+
+def test_f1_small_pods_go_where_a_label_says_that_nothing_joins_gpus() -> None:
+    homes = [node(name).capacity(cpu=32, memory="128Gi", gpu=8).label(v.GPU_COUNT, "8") for name in ("s", "t", "p")]
+    for home, kind in zip(homes, ("nvswitch", "nvlink", "pcie"), strict=True):
+        home.label(v.GPU_TOPOLOGY, kind)
+        for index in range(8):
+            home.label(v.gpu_numa_label(index), str(index // 4))
+    assert result(*homes, wants("a", gpu=1))["a"][0] == "p"
 
 
 EXPLAINED: list[Any] = [
@@ -286,7 +371,7 @@ EXPLAINED: list[Any] = [
     pytest.param(
         [machine("n"), sits(wants("r", "isolated"), "n", "0"), sits(pod("s").cpu(15), "n")],
         pod("a").cpu(2),
-        "Insufficient cpu (default/r isolated: the rest of the NUMA node is kept free)",
+        "Insufficient cpu beside isolated pods (default/r isolated: the rest of the NUMA node is kept free)",
         id="room that an isolated pod keeps",
     ),
     pytest.param(
@@ -295,7 +380,55 @@ EXPLAINED: list[Any] = [
         "node(s) without 1 GPU with 100Gi or more each (its GPUs have 80Gi)",
         id="small GPUs",
     ),
+    pytest.param(
+        [machine("n", gpus=PAIRS), sits(wants("r", gpu=2), "n", "0", "0,1"), sits(wants("s", gpu=1), "n", "1", "3")],
+        wants("a", gpu=2),
+        "Insufficient nvidia.com/gpu (numa 0: 0 of 2 GPUs free; numa 1: 1 of 2 GPUs free)",
+        id="too few GPUs in all",
+    ),
+    pytest.param(
+        [machine("n"), sits(wants("r", cpu=12), "n", "0"), sits(wants("s", cpu=14), "n", "1")],
+        wants("a", "single-numa", cpu=8),
+        "Insufficient cpu (numa 0: 12 of 16 CPUs taken; numa 1: 14 of 16 CPUs taken)",
+        id="too few CPUs in all",
+    ),
+    pytest.param(
+        [node("n").capacity(cpu=8, memory="8Gi", gpu=4).label(v.GPU_COUNT, "4"), sits(wants("r", gpu=3), "n")],
+        wants("a", gpu=2),
+        "Insufficient nvidia.com/gpu (1 of 4 GPUs free)",
+        id="GPUs of no NUMA node that anybody knows",
+    ),
+    pytest.param(
+        [node("n").capacity(cpu=8, memory="8Gi", gpu=4).label(v.GPU_COUNT, "4")],
+        wants("a", gpu=1).annotation(v.VRAM_REQUEST, "10Gi"),
+        "node(s) without 1 GPU with 10Gi or more each (it does not say how much memory its GPUs have)",
+        id="GPUs of a size that nobody knows",
+    ),
 ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        pytest.param({}, "node(s) whose NUMA nodes are not known, which policy single-numa needs", id="nothing"),
+        pytest.param(
+            {v.NUMA_NODE_COUNT: "1", v.numa_node_label(0, "cpus"): "0-7"},
+            "node(s) whose amounts of memory by NUMA node are not known, which policy single-numa needs",
+            id="no memory",
+        ),
+        pytest.param(
+            {v.NUMA_NODE_COUNT: "1", v.numa_node_label(0, "memory"): "8Gi", v.numa_node_label(0, "cpus"): "some"},
+            "node(s) whose amounts of cpu by NUMA node are not known, which policy single-numa needs",
+            id="CPUs that cannot be read",
+        ),
+    ],
+)
+def test_a_node_that_says_too_little_is_told_apart_from_one_that_is_full(labels: dict[str, str], expected: str) -> None:
+    home = node("n").capacity(cpu=8, memory="8Gi")
+    for key, text in labels.items():
+        home.label(key, text)
+    found = Simulation([home.build(), wants("a", "single-numa").build()], explain=True).run()
+    assert found["pending"][0]["nodes"]["n"]["reasons"] == [expected]
 
 
 @pytest.mark.parametrize(("objects", "asking", "expected"), EXPLAINED)
@@ -391,6 +524,54 @@ def test_v2_how_well_a_card_is_used(share: int, expected: int) -> None:
 )
 def test_the_size_a_card_is_sold_as(mebibytes: int, gibibytes: int) -> None:
     assert nominal(mebibytes << 20) == gibibytes * GIB
+
+
+@pytest.mark.parametrize(
+    ("product", "gibibytes"),
+    [
+        ("H100", 80),
+        ("A100", 40),
+        ("NVIDIA-A100-SXM4-80GB", 80),
+        ("NVIDIA-H200", 141),
+        ("NVIDIA-GH200-480GB", 96),
+        ("NVIDIA L4", 24),
+        ("nvidia-l40s", 48),
+        ("Tesla-V100-SXM2-32GB", 32),
+        ("AMD Instinct MI300X OAM", 192),
+        ("NVIDIA-T400", None),
+        ("A100X", None),
+        ("", None),
+    ],
+)
+def test_the_memory_of_a_model(product: str, gibibytes: int | None) -> None:
+    assert model_memory(product) == (None if gibibytes is None else gibibytes * GIB)
+
+
+@pytest.mark.parametrize(
+    ("labels", "fits"),
+    [
+        pytest.param({v.GPU_VRAM: "80Gi"}, True, id="memory by hand"),
+        pytest.param({v.GPU_VRAM: "40Gi"}, False, id="too little by hand"),
+        pytest.param({v.GPU_MODEL: "H100"}, True, id="model by hand"),
+        pytest.param({v.GPU_MODEL: "A100", v.GPU_COUNT: "8"}, False, id="smaller model"),
+        pytest.param(
+            {"nvidia.com/gpu.count": "8", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}, True, id="product alone"
+        ),
+    ],
+)
+def test_v1_memory_that_only_labels_tell(labels: dict[str, str], fits: bool) -> None:
+    home = node("n").capacity(cpu=32, memory="128Gi", gpu=8)
+    for key, text in labels.items():
+        home.label(key, text)
+    found = result(home, wants("a", gpu=2).annotation(v.VRAM_REQUEST, "160Gi"))
+    assert (found["a"] == ("n", [], [0, 1])) is fits
+
+
+def test_slices_of_gpus_are_not_given_out_one_by_one() -> None:
+    home = node("n").capacity(cpu=32, memory="128Gi", gpu=14)
+    for key, text in {"count": "14", "product": "NVIDIA-A100-SXM4-80GB-MIG-3g.40gb", "memory": "40192"}.items():
+        home.label(f"nvidia.com/gpu.{key}", text)
+    assert result(home, wants("a", gpu=2))["a"] == ("n", [], [])
 
 
 def test_only_pods_that_care_are_asked_about() -> None:
