@@ -314,7 +314,7 @@ def test_what_is_too_large_does_not_compile(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["1" * 5000, "0x" + "1" * 5000, "1" * 5000 + "u"], ids=["int", "hex", "uint"])
 def test_numbers_of_any_length_are_read(text: str) -> None:
-    with pytest.raises(CelError, match="invalid u?int literal"):
+    with pytest.raises(CelError, match=r"invalid u?int literal"):
         compile_selector(f"{text} == {text}")
     assert facing(f"{'0' * 5000}7 == 7") is True
 
