@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final
 
 from kubenexus.common.cel.checker import check
@@ -21,6 +20,8 @@ MAX_COST: Final = 1_000_000
 # What many evaluations may cost at first; see `Purse`.
 SAVED: Final = 300_000
 
+# Characters of expressions that are kept compiled, which takes some hundred bytes for each.
+_MOST_KEPT: Final = 500_000
 # Where the estimate is higher, every step is counted.
 _CHEAP: Final = 1_000
 # So many nodes of an expression, evaluated once, are one step.
@@ -84,19 +85,31 @@ def compile_selector(expression: str) -> Selector:
 
     One that may cost too much is compiled, since only the API server refuses that: see `max_cost`.
     """
-    compiled = _outcome(expression)
+    compiled = _KNOWN[expression]
     if isinstance(compiled, CelError):
         raise CelError(compiled.why, compiled.text, compiled.at)
     return compiled
 
 
-@lru_cache(maxsize=4096)
-def _outcome(expression: str) -> Selector | CelError:
-    """The selector or the error, both kept: what is wrong with an expression is asked for as often."""
-    try:
-        return _compiled(expression)
-    except CelError as error:
-        return error.with_traceback(None)
+class _Known(dict[str, Selector | CelError]):
+    """Expressions that were compiled, with what is wrong with those that could not be. All are forgotten at times."""
+
+    def __init__(self) -> None:
+        self._length = 0
+
+    def __missing__(self, expression: str) -> Selector | CelError:
+        if self._length > _MOST_KEPT:
+            self.clear()
+            self._length = 0
+        self._length += len(expression)
+        try:
+            made: Selector | CelError = _compiled(expression)
+        except CelError as error:
+            made = error.with_traceback(None)
+        return self.setdefault(expression, made)
+
+
+_KNOWN: Final = _Known()
 
 
 def _compiled(expression: str) -> Selector:

@@ -194,7 +194,7 @@ class Search:
 
     def _state(self, level: _Level) -> Hashable:
         """What the devices chosen so far leave to a request and those after it: equal when as much is left."""
-        self._spend(1 + len(self._path))
+        self._spend(1 + 2 * len(self._path))
         chosen = Counter[Hashable]()
         for one in self._path:
             assert one.taken is not None, "every level on the path has taken a device"

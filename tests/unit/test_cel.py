@@ -392,6 +392,14 @@ def test_what_is_known_of_a_pattern_costs_little() -> None:
     assert purse.left > 250_000
 
 
+def test_expressions_are_kept_but_not_all() -> None:
+    first = compile_selector("1 == 1")
+    assert compile_selector("1 == 1") is first
+    for number in range(100):
+        compile_selector(f"{number} == {number}" + " " * 10_000)
+    assert compile_selector("1 == 1") is not first
+
+
 def test_patterns_take_bounded_memory() -> None:
     pattern = regex.compiled("(.?){600}y")
     tracemalloc.start()
