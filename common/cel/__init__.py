@@ -2,6 +2,6 @@
 
 from kubenexus.common.cel.errors import CelError, CelRuntimeError
 from kubenexus.common.cel.facts import Facts
-from kubenexus.common.cel.selector import MAX_BYTES, MAX_COST, Selector, compile_selector
+from kubenexus.common.cel.selector import MAX_BYTES, MAX_COST, Purse, Selector, compile_selector
 
-__all__ = ["MAX_BYTES", "MAX_COST", "CelError", "CelRuntimeError", "Facts", "Selector", "compile_selector"]
+__all__ = ["MAX_BYTES", "MAX_COST", "CelError", "CelRuntimeError", "Facts", "Purse", "Selector", "compile_selector"]

@@ -49,6 +49,8 @@ from kubenexus.common.cel.values import TypeOf, type_name
 TYPE_NAMES: Final = frozenset(
     {"bool", "bytes", "double", "int", "list", "map", "null_type", "optional_type", "string", "type", "uint"}
 )
+# A type that is made of more is refused: `{a: a}` of an `a` that was made like that doubles with every step.
+MAX_TYPE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,8 @@ class _Checker:
 
     def visit(self, node: Node, scope: _Scope) -> Type:
         found = self._type(node, scope)
+        if found.size > MAX_TYPE:
+            raise self._error("the type of this is too large", node)
         self.checked.types[node] = found
         return found
 

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Final
 
-from kubenexus.common.cel.costs import cost_of
+from kubenexus.common.cel.costs import COMPILING, FAILURE, cost_of, cost_of_known
 from kubenexus.common.cel.errors import BudgetError, CelRuntimeError
+from kubenexus.common.cel.facts import Facts
 from kubenexus.common.cel.library_operators import is_equal, maybe_entry
+from kubenexus.common.cel.library_text import pattern
 from kubenexus.common.cel.overloads import Overload, no_overload
 from kubenexus.common.cel.syntax import INDEX, TERNARY, Call, Literal
 from kubenexus.common.cel.values import NOTHING, Failure, Maybe
@@ -28,7 +30,7 @@ def charge(frame: Frame, cost: int) -> None:
     """Takes from the budget; raises `BudgetError` once it is used up."""
     frame[LEFT] -= cost
     if frame[LEFT] < 0:
-        raise BudgetError("operation cancelled: actual cost limit exceeded")
+        raise BudgetError
 
 
 def charged(cost: int, run: Run) -> Run:
@@ -82,10 +84,12 @@ def selecting(operand: Run, name: str, *, test: bool) -> Run:
     return has if test else select
 
 
-def _other(value: object, name: str) -> Maybe:
+def _other(value: object, name: str) -> Any:
     """A field of something that is no map."""
     if isinstance(value, Maybe):
         return maybe_entry(value.held[0], name) if value.held else NOTHING
+    if isinstance(value, Facts):
+        return value.fields[name]
     raise no_overload("select", (value, name))
 
 
@@ -100,6 +104,7 @@ def logic(decisive: bool, terms: tuple[Run, ...]) -> Run:
             except BudgetError:
                 raise
             except CelRuntimeError as error:
+                charge(frame, FAILURE)
                 failed = failed or error
                 continue
             if value is decisive:
@@ -173,8 +178,28 @@ def metered_call(function: str, overloads: tuple[Overload, ...], args: tuple[Run
     def call(frame: Frame) -> Any:
         values = tuple([arg(frame) for arg in args])
         run = _chosen(function, overloads, values)
-        charge(frame, cost_of(function, values))
+        charge(frame, cost_of(function, values, frame[LEFT]))
         return run(*values)
+
+    return call
+
+
+def pattern_call(function: str, overloads: tuple[Overload, ...], args: tuple[Run, ...], *, written: bool) -> Run:
+    """A call with a regular expression. It must be able to pay the worst, and gets back what was known already.
+
+    One that is not `written` out as a literal has to be compiled first.
+    """
+
+    def call(frame: Frame) -> Any:
+        values = tuple([arg(frame) for arg in args])
+        run = _chosen(function, overloads, values)
+        charge(frame, 0 if written else COMPILING)
+        machine = pattern(values[1])
+        worst, before = cost_of(function, values, frame[LEFT]), machine.worked
+        charge(frame, worst)
+        result = run(*values)
+        frame[LEFT] += max(0, worst - cost_of_known(function, values) - machine.worked + before)
+        return result
 
     return call
 

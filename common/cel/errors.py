@@ -34,3 +34,6 @@ class CelRuntimeError(Exception):
 
 class BudgetError(CelRuntimeError):
     """The evaluation was ended because it costs too much; nothing absorbs that."""
+
+    def __init__(self) -> None:
+        super().__init__("operation cancelled: actual cost limit exceeded")

@@ -10,7 +10,7 @@ from typing import Final
 from kubenexus.common.cel import closures, loops
 from kubenexus.common.cel.checker import Checked
 from kubenexus.common.cel.closures import Run
-from kubenexus.common.cel.costs import LIST, MAP
+from kubenexus.common.cel.costs import LIST, MAP, PARTS
 from kubenexus.common.cel.errors import CelError, CelRuntimeError
 from kubenexus.common.cel.overloads import Overload
 from kubenexus.common.cel.syntax import (
@@ -40,6 +40,7 @@ _FIELDS: Final = {
 }
 # Evaluated once if their arguments are written out, since they read a text.
 _READERS: Final = frozenset({"quantity", "semver"})
+_PATTERNS: Final = frozenset({"matches", "find", "findAll"})
 # The API server tries these when it compiles, if their arguments are written out, and refuses what fails.
 _TRIED: Final = frozenset({"int", "uint", "double", "string", "bool", "bytes"})
 
@@ -68,11 +69,12 @@ class _Builder:
             case Call():
                 return self._call(node, places)
             case Logic():
-                return closures.logic(node.function == "_||_", tuple(self.build(term, places) for term in node.terms))
+                run = closures.logic(node.function == "_||_", tuple(self.build(term, places) for term in node.terms))
+                return self._charged(len(node.terms) // PARTS, run)
             case ListOf():
-                return self._charged(LIST, self._list(node, places))
+                return self._charged(LIST + len(node.items) // PARTS, self._list(node, places))
             case MapOf():
-                return self._charged(MAP, self._map(node, places))
+                return self._charged(MAP + len(node.entries) // PARTS, self._map(node, places))
             case Bind():
                 return self._bind(node, places)
             case Loop():
@@ -103,6 +105,8 @@ class _Builder:
             return closures.read_once(overloads[0], tuple(arg.value for arg in node.args if isinstance(arg, Literal)))
         if node.function in _TRIED and all(isinstance(arg, Literal) for arg in node.args):
             _try(args[0], overloads)
+        if self._metered and node.function in _PATTERNS:
+            return closures.pattern_call(node.function, overloads, args, written=isinstance(node.args[1], Literal))
         if self._metered:
             return closures.metered_call(node.function, overloads, args)
         return closures.quick(node, sure, args) or closures.plain_call(node.function, overloads, args, sure=sure)

@@ -42,6 +42,16 @@ class Facts:
             return cls(driver, _Domains(), _nested(driver, capacity), view.shareable, str(error))
         return cls(driver, _nested(driver, attributes), _nested(driver, capacity), view.shareable)
 
+    @property
+    def fields(self) -> dict[str, Any]:
+        """As a map, for expressions that do not know what they have: `dyn(device)`, `device.?driver`."""
+        return {
+            "driver": self.driver,
+            "attributes": self.attributes,
+            "capacity": self.capacity,
+            "allowMultipleAllocations": self.shareable,
+        }
+
 
 def _value(name: str, attribute: Attribute) -> str | int | bool | Semver:
     if not isinstance(attribute, Version):

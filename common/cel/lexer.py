@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import NamedTuple
 
@@ -31,6 +32,8 @@ _RESERVED = {
     *("as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package"),
     *("namespace", "return", "var", "void", "while"),
 }
+# A number that is longer is too large in any case.
+_MOST_DIGITS = 21
 _LITERALS = {"true": True, "false": False, "null": None}
 
 
@@ -69,7 +72,7 @@ def _token(text: str, match: re.Match[str]) -> Token:
     if kind == "int":
         return Token("value", word, at, _whole(text, word, at))
     if kind == "float":
-        return Token("value", word, at, float(word))
+        return Token("value", word, at, _double(text, word, at))
     if kind == "name" and word in _LITERALS:
         return Token("value", word, at, _LITERALS[word])
     if kind == "name" and word == "in":
@@ -81,10 +84,20 @@ def _whole(text: str, word: str, at: int) -> int:
     """The number; one more than the largest int is let through, since a minus may stand before it."""
     unsigned = word[-1] in "uU"
     digits = word[:-1] if unsigned else word
-    number = int(digits, 16 if digits[:2] in ("0x", "0X") else 10)
+    base = 16 if digits[:2] in ("0x", "0X") else 10
+    # Python refuses to read thousands of digits.
+    significant = digits[2 if base == 16 else 0 :].lstrip("0")[:_MOST_DIGITS] or "0"
+    number = int(significant, base)
     if number > (UINT_MAX if unsigned else INT_MAX + 1):
         raise CelError(f"Syntax error: invalid {'uint' if unsigned else 'int'} literal", text, at)
     return Uint(number) if unsigned else number
+
+
+def _double(text: str, word: str, at: int) -> float:
+    number = float(word)
+    if number == math.inf:
+        raise CelError("invalid double literal", text, at)
+    return number
 
 
 def _text(text: str, match: re.Match[str]) -> str | bytes:
@@ -92,9 +105,9 @@ def _text(text: str, match: re.Match[str]) -> str | bytes:
     width = 3 if len(quoted) >= 6 and quoted[:3] in ("'''", '"""') else 1
     inside = quoted[width:-width].replace("\r\n", "\n").replace("\r", "\n")
     in_bytes = "b" in prefix
-    if "r" in prefix:
-        return inside.encode() if in_bytes else inside
     try:
+        if "r" in prefix:
+            return inside.encode() if in_bytes else inside
         if in_bytes:
             return b"".join(_unescaped_bytes(inside))
         return _ESCAPE.sub(_unescape, inside)

@@ -113,7 +113,7 @@ OVERLOADS: Final = (
     overload("bool(bool) bool", _same),
     overload("bool(string) bool", _bool_of_text),
     overload("bytes(bytes) bytes", _same),
-    overload("bytes(string) bytes", str.encode),
+    overload("bytes(string) bytes", lambda a: a.encode(errors="replace")),
     overload("dyn(A) dyn", _same),
     overload("type(A) type", lambda a: TypeOf(type_name(a))),
     *(

@@ -50,7 +50,7 @@ def _as_float(quantity: Quantity) -> float:
     try:
         return quantity.nanos / NANO
     except OverflowError:
-        return math.copysign(math.inf, quantity.nanos)
+        return math.inf if quantity.nanos > 0 else -math.inf
 
 
 def _order(left: Any, right: Any) -> int:

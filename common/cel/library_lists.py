@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from kubenexus.common.cel.errors import CelRuntimeError
 from kubenexus.common.cel.library_operators import add, compare
-from kubenexus.common.cel.overloads import Overload, overload
-from kubenexus.common.cel.values import MAX_LIST, NOTHING, Maybe, Uint, equal
+from kubenexus.common.cel.overloads import Overload, no_overload, overload
+from kubenexus.common.cel.values import MAX_LIST, NOTHING, Maybe, Uint, equal, type_name
 
 _Items = tuple[Any, ...]
 _COMPARABLE: Final = ("int", "uint", "double", "bool", "string", "bytes")
@@ -24,7 +24,14 @@ def _is_sorted(items: _Items) -> bool:
 
 
 def _sum(zero: Any) -> Callable[[_Items], Any]:
-    return lambda items: reduce(add, items) if items else zero
+    """The sum of numbers of one kind, however little the expression tells about them."""
+
+    def total(items: _Items) -> Any:
+        if not all(type_name(one) in _ZEROS for one in items):
+            raise no_overload("sum", items[:1])
+        return reduce(add, items) if items else zero
+
+    return total
 
 
 def _most(sign: int) -> Callable[[_Items], Any]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kubenexus.common.cel.errors import CelRuntimeError
+from kubenexus.common.cel.facts import Facts
 from kubenexus.common.cel.overloads import Overload, no_overload, overload
 from kubenexus.common.cel.syntax import INDEX, INSERT, MAYBE_INDEX, MAYBE_SELECT, NOT_FALSE, TERNARY
 from kubenexus.common.cel.values import (
@@ -149,7 +150,9 @@ def _maybe_item(values: Any, index: int) -> Maybe:
 
 
 def maybe_entry(values: Any, name: Any) -> Maybe:
-    """The entry of a map, if it is a map and has one."""
+    """The entry of a map, or the field of a device, if it is one and has it."""
+    if isinstance(values, Facts):
+        values = values.fields
     if not isinstance(values, dict):
         return NOTHING
     try:

@@ -135,7 +135,7 @@ def _formatted(verb: str, precision: str | None, value: Any) -> str:
     if verb in "bxXo" and verb and kind in ("int", "uint", "bool"):
         return format(int(value), verb)
     if verb in "xX" and verb and kind in ("string", "bytes"):
-        data: bytes = value.encode() if kind == "string" else value
+        data: bytes = value.encode(errors="replace") if kind == "string" else value
         return data.hex().upper() if verb == "X" else data.hex()
     raise CelRuntimeError(f"could not format a value of type {kind} with %{verb}")
 

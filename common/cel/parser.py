@@ -27,11 +27,12 @@ from kubenexus.common.cel.values import INT_MAX, Uint
 # Deeper trees are refused; what walks a tree is recursive.
 MAX_DEPTH: Final = 80
 
-_LOGIC: Final = (("||", "_||_"), ("&&", "_&&_"))
-_COMPARING: Final = frozenset({"==", "!=", "<", "<=", ">", ">=", "in"})
-_ADDING: Final = frozenset("+-")
-_SCALING: Final = frozenset("*/%")
-_CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
+# Operators by how tightly they bind.
+_LEVELS: Final = {
+    sign: level
+    for level, signs in enumerate((("||",), ("&&",), ("==", "!=", "<", "<=", ">", ">=", "in"), "+-", "*/%"))
+    for sign in signs
+}
 
 
 def parse(text: str) -> Node:
@@ -55,9 +56,9 @@ class _Parser:
         self._nesting += 1
         if self._nesting > MAX_DEPTH:
             raise self._error("the expression is nested too deeply", self._token.at)
-        node = self._logic(0)
+        node = self._operators()
         if question := self._take("?"):
-            yes = self._logic(0)
+            yes = self._operators()
             self._expect(":")
             node = self._made(Call(question.at, TERNARY, (node, yes, self.expression())))
         self._nesting -= 1
@@ -67,27 +68,21 @@ class _Parser:
         if self._token.kind != "end":
             raise self._unexpected()
 
-    def _logic(self, level: int) -> Node:
-        if level == len(_LOGIC):
-            return self._binary(_COMPARING)
-        sign, function = _LOGIC[level]
-        terms, at = [self._logic(level + 1)], self._token.at
-        while self._take(sign):
-            terms.append(self._logic(level + 1))
-        return terms[0] if len(terms) == 1 else self._made(Logic(at, function, tuple(terms)))
-
-    def _binary(self, signs: frozenset[str]) -> Node:
-        """A chain of operators of one precedence, from the left."""
-        if signs is _COMPARING:
-            tighter: frozenset[str] | None = _ADDING
-        else:
-            tighter = _SCALING if signs is _ADDING else None
-        node = self._binary(tighter) if tighter else self._unary()
-        while self._token.kind == "sign" and self._token.text in signs:
+    def _operators(self, loosest: int = 0) -> Node:
+        """Operands with operators between them that bind no looser; those that bind alike are taken from the left."""
+        node = self._unary()
+        while self._token.kind == "sign" and _LEVELS.get(self._token.text, -1) >= loosest:
             sign = self._advance()
-            right = self._binary(tighter) if tighter else self._unary()
-            function = "@in" if sign.text == "in" else f"_{sign.text}_"
-            node = self._made(Call(sign.at, function, (node, right)))
+            tighter = _LEVELS[sign.text] + 1
+            right = self._operators(tighter)
+            if sign.text in ("||", "&&"):
+                terms = [node, right]
+                while self._take(sign.text):
+                    terms.append(self._operators(tighter))
+                node = self._made(Logic(sign.at, f"_{sign.text}_", tuple(terms)))
+            else:
+                function = "@in" if sign.text == "in" else f"_{sign.text}_"
+                node = self._made(Call(sign.at, function, (node, right)))
         return node
 
     def _unary(self) -> Node:

@@ -17,6 +17,7 @@ Test = Callable[[str], bool]
 
 MAX_REPEAT: Final = 1000
 MAX_PROGRAM: Final = 2000
+MAX_LENGTH: Final = 10 * 1024
 _MAX_NESTING: Final = 50
 
 _DIGIT: Final = frozenset("0123456789")
@@ -47,9 +48,10 @@ class Step:
     place: str = ""
 
 
-@lru_cache(maxsize=512)
 def compile_pattern(pattern: str) -> tuple[Step, ...]:
     """The program of a pattern; raises `RegexError`."""
+    if len(pattern) > MAX_LENGTH:
+        raise RegexError(f"the pattern has more than {MAX_LENGTH} characters")
     reader = _Reader(pattern)
     piece = reader.alternatives()
     if reader.rest:
@@ -292,7 +294,8 @@ class _Reader:
         while first or not self._take("]"):
             first = False
             tests.append(self._bracket_item())
-        return lambda one: any(test(one) for test in tests) != negative
+        # A pattern may have a long list of characters in hundreds of places, and each asks about the same one.
+        return lru_cache(maxsize=64)(lambda one: any(test(one) for test in tests) != negative)
 
     def _bracket_item(self) -> Test:
         if match := re.compile(r"\[:(\^?)([a-z]+):\]").match(self._pattern, self._at):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final
 
 from kubenexus.common.cel.checker import check
-from kubenexus.common.cel.closures import FACTS, LEFT, Frame, Run
-from kubenexus.common.cel.errors import CelError, CelRuntimeError
+from kubenexus.common.cel.closures import FACTS, LEFT, Frame, Run, charge
+from kubenexus.common.cel.errors import BudgetError, CelError, CelRuntimeError
 from kubenexus.common.cel.estimate import estimate
 from kubenexus.common.cel.evaluate import build
 from kubenexus.common.cel.facts import Facts
@@ -18,29 +17,64 @@ MAX_BYTES: Final = 10 * 1024
 # In the units of `max_cost`; both the API server's estimate and one evaluation must stay below.
 MAX_COST: Final = 1_000_000
 
-# With these an expression may do more than its length and its estimate tell, so every step is counted.
+# What many evaluations may cost at first; see `Purse`.
+SAVED: Final = 300_000
+
+# Characters of expressions that are kept compiled, which takes some hundred bytes for each.
+_MOST_KEPT: Final = 500_000
+# Where the estimate is higher, every step is counted.
+_CHEAP: Final = 1_000
+# So many nodes of an expression, evaluated once, are one step.
+_NODES: Final = 10
+# With these an expression may do more than its length and its estimate tell, so every step is counted, too.
 _UNBOUNDED: Final = frozenset({"matches", "find", "findAll", "distinct", "lists.range", "flatten"})
+
+
+class Purse:
+    """What many evaluations may cost together. Each brings a little, which is saved up: a few may be dear, not all.
+
+    An expression that is evaluated for every device of a cluster may well cost a thousandth of what one evaluation may.
+    """
+
+    __slots__ = ("_each", "left")
+
+    def __init__(self, each: int, left: int = SAVED) -> None:
+        self._each, self.left = each, left
+
+    def put_back(self, left: int) -> None:
+        """What an evaluation left of all that was there."""
+        self.left = min(max(left, 0) + self._each, SAVED)
 
 
 class Selector:
     """A compiled expression. `max_cost` is the most it can cost by the API server's estimate."""
 
-    __slots__ = ("_length", "_run", "expression", "max_cost")
+    __slots__ = ("_length", "_run", "_toll", "expression", "max_cost")
 
-    def __init__(self, expression: str, run: Run, length: int, max_cost: int) -> None:
+    def __init__(self, expression: str, run: Run, length: int, toll: int, max_cost: int) -> None:
         self.expression, self.max_cost = expression, max_cost
-        self._run, self._length = run, length
+        self._run, self._length, self._toll = run, length, toll
 
-    def matches(self, device: Facts) -> bool:
-        """Whether the device is selected; raises `CelRuntimeError` if the expression has no answer for it."""
+    def matches(self, device: Facts, purse: Purse | None = None) -> bool:
+        """Whether the device is selected; raises `CelRuntimeError` if the expression has no answer for it.
+
+        It costs at most what is in the purse, if there is one.
+        """
         if device.problem is not None:
             raise CelRuntimeError(device.problem)
         frame: Frame = [None] * self._length
-        frame[FACTS], frame[LEFT] = device, MAX_COST
+        frame[FACTS], frame[LEFT] = device, MAX_COST if purse is None else purse.left
         try:
+            charge(frame, self._toll)
             value = self._run(frame)
         except RecursionError:
             raise CelRuntimeError("the expression is nested too deeply") from None
+        except BudgetError:
+            frame[LEFT] = 0
+            raise
+        finally:
+            if purse is not None:
+                purse.put_back(frame[LEFT])
         if type(value) is not bool:
             raise CelRuntimeError("the expression gives no bool for this device")
         return value
@@ -51,32 +85,45 @@ def compile_selector(expression: str) -> Selector:
 
     One that may cost too much is compiled, since only the API server refuses that: see `max_cost`.
     """
-    compiled = _outcome(expression)
+    compiled = _KNOWN[expression]
     if isinstance(compiled, CelError):
         raise CelError(compiled.why, compiled.text, compiled.at)
     return compiled
 
 
-@lru_cache(maxsize=4096)
-def _outcome(expression: str) -> Selector | CelError:
-    """The selector or the error, both kept: what is wrong with an expression is asked for as often."""
-    try:
-        return _compiled(expression)
-    except CelError as error:
-        return error.with_traceback(None)
+class _Known(dict[str, Selector | CelError]):
+    """Expressions that were compiled, with what is wrong with those that could not be. All are forgotten at times."""
+
+    def __init__(self) -> None:
+        self._length = 0
+
+    def __missing__(self, expression: str) -> Selector | CelError:
+        if self._length > _MOST_KEPT:
+            self.clear()
+            self._length = 0
+        self._length += len(expression)
+        try:
+            made: Selector | CelError = _compiled(expression)
+        except CelError as error:
+            made = error.with_traceback(None)
+        return self.setdefault(expression, made)
+
+
+_KNOWN: Final = _Known()
 
 
 def _compiled(expression: str) -> Selector:
-    if len(expression.encode(errors="surrogatepass")) > MAX_BYTES:
+    if len(expression.encode(errors="replace")) > MAX_BYTES:
         raise CelError(f"the expression has more than {MAX_BYTES} bytes")
     try:
         root = parse(expression)
         checked = check(expression, root)
         max_cost = estimate(root, checked)
-        run, length = build(root, checked, metered=max_cost > MAX_COST or _is_unbounded(root))
+        run, length = build(root, checked, metered=max_cost > _CHEAP or _is_unbounded(root))
+        toll = sum(1 for _ in walk(root)) // _NODES
     except RecursionError:
         raise CelError("the expression is nested too deeply") from None
-    return Selector(expression, run, length, max_cost)
+    return Selector(expression, run, length, toll, max_cost)
 
 
 def _is_unbounded(root: Node) -> bool:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type with its parameters. One capital letter is a parameter of a function, to be found when it is called."""
+    """A type with its parameters. One capital letter is a parameter of a function, to be found when it is called.
+
+    `size` is how many types it is made of. What looks at a type looks at all of these.
+    """
 
     name: str
     args: tuple[Type, ...] = ()
+    size: int = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", 1 + sum(arg.size for arg in self.args))
 
     def __str__(self) -> str:
         name = "dyn" if self.name == "open" else self.name

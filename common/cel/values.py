@@ -132,6 +132,7 @@ class Failure:
 
 
 NOTHING: Final = Maybe()
+_HOLDING: Final = (tuple, dict, Maybe)
 
 _TYPES: Final[dict[type, str]] = {
     bool: "bool",
@@ -194,10 +195,12 @@ def keys(values: Mapping[Any, object]) -> tuple[object, ...]:
 def equal(left: object, right: object) -> bool:
     """Equality across types: numbers by amount, lists and maps by content, else only within one type."""
     kind, other = type(left), type(right)
-    if kind is other and kind is not tuple and kind is not dict:
-        return left is right or left == right
-    if kind is tuple and other is tuple:
-        return _same_items(left, right)  # type: ignore[arg-type]
+    if kind is other and kind not in _HOLDING:
+        return left == right
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        return _same_items(left, right)
+    if isinstance(left, Maybe) and isinstance(right, Maybe):
+        return _same_items(left.held, right.held)
     if isinstance(left, dict) and isinstance(right, dict):
         return len(left) == len(right) and all(one in right and equal(left[one], right[one]) for one in left)
     if kind is bool or other is bool:

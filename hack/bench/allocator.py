@@ -24,7 +24,6 @@ from kubenexus.common.objects import (
 )
 from kubenexus.scheduler.dra import Allocator, Ask, InUse, Inventory
 from kubenexus.scheduler.dra.search import Search
-from kubenexus.scheduler.dra.suits import matches_cel
 
 NODES = 500
 DRIVER = "gpu.example.com"
@@ -107,7 +106,7 @@ def measure(name: str, make: Callable[[str], list[Obj]], wanted: list[ResourceCl
 
     def search() -> None:
         for node in names:
-            Search(ask, inventory.reachable(node, {}), in_use, matches_cel, 1 << 30).run()
+            Search(ask, inventory.reachable(node, {}), in_use, 1 << 30).run()
 
     cold, again = seconds(look), seconds(look, 5)
     change()

@@ -8,7 +8,6 @@ from kubenexus.scheduler.dra.in_use import Held, InUse
 from kubenexus.scheduler.dra.inventory import Inventory, Reachable
 from kubenexus.scheduler.dra.pools import Device, DeviceId, PoolId
 from kubenexus.scheduler.dra.result import Grant, Pick, ShareIds
-from kubenexus.scheduler.dra.suits import Matches
 from kubenexus.scheduler.dra.words import NONE_AT_ALL
 
 __all__ = [
@@ -23,7 +22,6 @@ __all__ = [
     "Held",
     "InUse",
     "Inventory",
-    "Matches",
     "NoDevices",
     "Pick",
     "PoolId",

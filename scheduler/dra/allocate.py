@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from kubenexus.common.objects import DeviceClassView, ResourceClaimView
 from kubenexus.scheduler.dra.ask import Ask, NoDevices, Place, ask_key, compile_ask
 from kubenexus.scheduler.dra.in_use import InUse
 from kubenexus.scheduler.dra.inventory import Inventory, Reachable
 from kubenexus.scheduler.dra.result import Grant, Pick, ShareIds, grant
-from kubenexus.scheduler.dra.search import Search
-from kubenexus.scheduler.dra.suits import Matches, Suit, face, matches_cel, suit
+from kubenexus.scheduler.dra.search import TOO_LONG, Search
+from kubenexus.scheduler.dra.suits import Suit, face, suit
 from kubenexus.scheduler.dra.words import shortage
 
 BUDGET: Final = 100_000
-"""devices that one search looks at, at most; some tenths of a second"""
+"""steps that one search takes at most; some tenths of a second"""
+# Steps that the searches on all nodes for one pod take together, besides some that each of them may take.
+_PATIENCE: Final = 500_000
+_FREE: Final = 1000
 
 TOGETHER: Final = "each request could be satisfied alone, but not all together, or not within their constraints"
 _MOST_ASKS: Final = 1024
@@ -35,13 +38,11 @@ class Allocator:
         inventory: Inventory,
         in_use: InUse,
         classes: Mapping[str, DeviceClassView],
-        matches: Matches = matches_cel,
         budget: int = BUDGET,
     ) -> None:
         self.inventory = inventory
         self.in_use = in_use
         self._classes = classes
-        self._matches = matches
         self._budget = budget
         self._asks: dict[Hashable, Ask] = {}
 
@@ -50,9 +51,11 @@ class Allocator:
         key = ask_key(claims, self._classes)
         known = self._asks.get(key)
         if known is not None and len(known.faces) < _MOST_FACES:
+            known.patience = _PATIENCE
             return known
         made = compile_ask(claims, self._classes)
         if isinstance(made, Ask):
+            made.patience = _PATIENCE
             if len(self._asks) >= _MOST_ASKS:
                 self._asks.clear()
             self._asks[key] = made
@@ -61,29 +64,33 @@ class Allocator:
     def find(self, ask: Ask, node: str, labels: Mapping[str, str]) -> Found | NoDevices:
         """Devices on a node for all that is asked, or why not. It holds until slices or what is in use change."""
         reachable = self.inventory.reachable(node, labels)
-        places = self._places(ask, reachable)
+        places = self._places(ask, reachable, self._budget)
         return places if isinstance(places, NoDevices) else self._picks(ask, reachable, places)
 
     def refusal(self, ask: Ask, node: str, labels: Mapping[str, str]) -> NoDevices | None:
-        """Why `find` would find nothing; None if it would. Cheaper, and for many alike nodes much cheaper."""
-        places = self._places(ask, self.inventory.reachable(node, labels))
+        """Why `find` would find nothing; None if it would. Cheaper, and for many alike nodes much cheaper.
+
+        Who asks it for all nodes asks when he has the ask, or has it anew: what he gets takes a bounded time in all.
+        """
+        budget = min(self._budget, _FREE + ask.patience)
+        places = self._places(ask, self.inventory.reachable(node, labels), budget)
         return places if isinstance(places, NoDevices) else None
 
     def explain(self, ask: Ask, node: str, labels: Mapping[str, str]) -> str:
         """What a node lacks for which nothing was found, in a sentence for people."""
         reachable = self.inventory.reachable(node, labels)
-        return reachable.problem or shortage(ask, reachable, self.in_use, self._matches) or TOGETHER
+        return reachable.problem or shortage(ask, reachable, self.in_use) or TOGETHER
 
     def lack(self, ask: Ask, node: str, labels: Mapping[str, str]) -> str:
         """What a node would lack even if nothing were in use, in such a sentence; empty if nothing."""
         reachable = self.inventory.reachable(node, labels)
         if reachable.problem or not reachable.alike:
-            return reachable.problem or shortage(ask, reachable, InUse(), self._matches)
-        faces = tuple(self._faces(ask, reachable))
+            return reachable.problem or shortage(ask, reachable, InUse())
+        faces = tuple(face(ask, device) for device in reachable.devices)
         if faces not in ask.lacks:
             if len(ask.lacks) >= _MOST_OUTCOMES:
                 ask.lacks.clear()
-            ask.lacks[faces] = shortage(ask, reachable, InUse(), self._matches)
+            ask.lacks[faces] = shortage(ask, reachable, InUse())
         return ask.lacks[faces]
 
     def grants(
@@ -93,38 +100,37 @@ class Allocator:
         pairs = zip(claims, found, strict=True)
         return tuple(grant(claim, picks, node, self._classes, share_ids) for claim, picks in pairs)
 
-    def _places(self, ask: Ask, reachable: Reachable) -> tuple[Place, ...] | NoDevices:
+    def _places(self, ask: Ask, reachable: Reachable, budget: int) -> tuple[Place, ...] | NoDevices:
         if reachable.problem:
             return NoDevices(reachable.problem, fatal=True)
         if not reachable.alike:
-            return self._search(ask, reachable)
+            return self._search(ask, reachable, budget)
         look = self._look(ask, reachable)
         known = ask.outcomes.get(look)
         if known is None:
-            if len(ask.outcomes) >= _MOST_OUTCOMES:
-                ask.outcomes.clear()
-            known = ask.outcomes[look] = self._search(ask, reachable)
+            known = self._search(ask, reachable, budget)
+            if known != TOO_LONG or budget == self._budget:
+                if len(ask.outcomes) >= _MOST_OUTCOMES:
+                    ask.outcomes.clear()
+                ask.outcomes[look] = known
         return known
 
     def _look(self, ask: Ask, reachable: Reachable) -> tuple[int, ...]:
         """All that a search could tell of the node: nodes that look the same have the same outcome."""
-        taken, faces = self.in_use.taken, self._faces(ask, reachable)
-        pairs = zip(reachable.devices, faces, strict=True)
-        return tuple([~number if one.id in taken else number for one, number in pairs])
+        taken = self.in_use.taken
+        faces = ((one, face(ask, one)) for one in reachable.devices)
+        return tuple([~number if one.id in taken else number for one, number in faces])
 
-    def _faces(self, ask: Ask, reachable: Reachable) -> list[Any]:
-        faces: list[Any] = [device.known.get(ask) for device in reachable.devices]
-        if None in faces:
-            faces = [face(ask, device, self._matches) for device in reachable.devices]
-        return faces
-
-    def _search(self, ask: Ask, reachable: Reachable) -> tuple[Place, ...] | NoDevices:
-        return Search(ask, reachable, self.in_use, self._matches, self._budget).run()
+    def _search(self, ask: Ask, reachable: Reachable, budget: int) -> tuple[Place, ...] | NoDevices:
+        search = Search(ask, reachable, self.in_use, budget)
+        found = search.run()
+        ask.patience -= min(ask.patience, max(0, search.steps - _FREE))
+        return found
 
     def _picks(self, ask: Ask, reachable: Reachable, places: Sequence[Place]) -> Found:
         made: list[list[Pick]] = [[] for _ in ask.claims]
         for claim, option, number in places:
             device = reachable.devices[number]
-            suited = suit(option, device, self._matches)
+            suited = suit(ask, option, device)
             made[claim].append(Pick(option, device, suited.portion if isinstance(suited, Suit) else None))
         return tuple(tuple(one) for one in made)

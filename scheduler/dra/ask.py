@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Final, NamedTuple
 
+from kubenexus.common.cel import Purse
 from kubenexus.common.objects import Constraint, DeviceClassView, DeviceRequest, RequestChoice, ResourceClaimView
 
 MOST_DEVICES: Final = 32
 """of one claim, as the API allows"""
+# Of all claims of a pod together. The API allows far more; looking at every device for all of it would take minutes.
+_MOST_OPTIONS: Final = 128
+_MOST_TEXT: Final = 64 * 1024
+# What selectors may cost for one device, as long as nothing is saved.
+_EACH: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +29,12 @@ class NoDevices:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Option:
-    """One way to satisfy a request. `name` is the request's, or `request/option` where there are several."""
+    """One way to satisfy a request. `name` is the request's, or `request/option` where there are several.
 
+    `number` is its place among all options of the ask.
+    """
+
+    number: int
     name: str
     choice: str
     request: DeviceRequest
@@ -54,7 +65,7 @@ class ClaimAsk(NamedTuple):
     constraints: tuple[Constraint, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Ask:
     """What the claims of a pod ask for. Compare it by identity: the same claims compile to the same object."""
 
@@ -62,8 +73,12 @@ class Ask:
     options: tuple[Option, ...]
     attributes: tuple[str, ...]
     """what constraints compare"""
+    purse: Purse
+    """what its selectors may cost"""
+    patience: int = 0
+    """steps that searches may take besides the few that each needs"""
     faces: dict[Hashable, int] = field(default_factory=dict)
-    """numbers of devices that look alike, see `suits.face`"""
+    """numbers of devices that look alike, see `suits.Seen`"""
     outcomes: dict[tuple[int, ...], tuple[Place, ...] | NoDevices] = field(default_factory=dict)
     """what was found on nodes, by the faces of their devices"""
     lacks: dict[tuple[int, ...], str] = field(default_factory=dict)
@@ -82,17 +97,36 @@ def compile_ask(claims: Sequence[ResourceClaimView], classes: Mapping[str, Devic
     for claim in claims:
         if why := next(_wrong(claim, classes), ""):
             return NoDevices(f"the claim {claim.name} cannot be satisfied anywhere: {why}", fatal=True)
+    numbers = count()
     made = tuple(
-        ClaimAsk(tuple(_options(choice, classes) for choice in claim.requests), claim.constraints) for claim in claims
+        ClaimAsk(tuple(_options(choice, classes, numbers) for choice in claim.requests), claim.constraints)
+        for claim in claims
     )
     options = tuple(option for one in made for choice in one.requests for option in choice)
+    if why := _too_much(options):
+        return NoDevices(f"the claims of the pod cannot be satisfied anywhere: {why}", fatal=True)
     attributes = sorted({one.same or one.distinct for claim in claims for one in claim.constraints})
-    return Ask(made, options, tuple(attributes))
+    return Ask(made, options, tuple(attributes), Purse(max(1, _EACH // max(1, len(options)))))
 
 
-def _options(choice: RequestChoice, classes: Mapping[str, DeviceClassView]) -> tuple[Option, ...]:
+def _too_much(options: Sequence[Option]) -> str:
+    """What is wrong with the options of all claims together; empty if nothing."""
+    if len(options) > _MOST_OPTIONS:
+        return (
+            f"they have {len(options)} requests and alternatives, and this scheduler looks at {_MOST_OPTIONS} at most"
+        )
+    length = sum(map(len, {expression for option in options for expression, _ in option.selectors}))
+    if length > _MOST_TEXT:
+        return f"their selectors have {length} characters, and this scheduler reads {_MOST_TEXT} at most"
+    return ""
+
+
+def _options(
+    choice: RequestChoice, classes: Mapping[str, DeviceClassView], numbers: Iterator[int]
+) -> tuple[Option, ...]:
     return tuple(
         Option(
+            number=next(numbers),
             name=f"{choice.name}/{request.name}" if request.name else choice.name,
             choice=choice.name,
             request=request,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
-from kubenexus.common.objects.reading import Amounts
 from kubenexus.scheduler.dra.in_use import InUse
 from kubenexus.scheduler.dra.inventory import Reachable
-from kubenexus.scheduler.dra.pools import Device, PoolId
+from kubenexus.scheduler.dra.pools import CounterId, Device, PoolId, flat
 
-_Left = dict[tuple[str, str], Fraction]
+_Left = dict[CounterId, Fraction]
 
 
 class Counters:
@@ -19,39 +17,31 @@ class Counters:
     def __init__(self, reachable: Reachable, in_use: InUse) -> None:
         self._reachable = reachable
         self._in_use = in_use
-        self._left: dict[PoolId, _Left] = {}
+        self._left: dict[PoolId, _Left | None] = {}
 
     def has(self, device: Device) -> bool:
         """Whether all that a device needs is left. In a pool that is overdrawn nothing is."""
         left = self._of(device.pool)
-        return min(left.values()) >= 0 and all(left[key] >= amount for key, amount in _flat(device.view.counters))
+        return left is not None and all(left[counter] >= amount for counter, amount in device.drawn)
 
-    def take(self, device: Device) -> None:
+    def take(self, device: Device, times: int = 1) -> None:
+        """A device draws what it needs; with -1 it gives that back."""
         left = self._of(device.pool)
-        for key, amount in _flat(device.view.counters):
-            left[key] -= amount
+        assert left is not None, "nothing is taken from a pool that is overdrawn"
+        for counter, amount in device.drawn:
+            left[counter] -= times * amount
 
-    def give_back(self, device: Device) -> None:
-        left = self._of(device.pool)
-        for key, amount in _flat(device.view.counters):
-            left[key] += amount
+    def _of(self, pool: PoolId) -> _Left | None:
+        if pool not in self._left:
+            self._left[pool] = self._count(pool)
+        return self._left[pool]
 
-    def _of(self, pool: PoolId) -> _Left:
-        known = self._left.get(pool)
-        if known is None:
-            known = self._left[pool] = self._count(pool)
-        return known
-
-    def _count(self, pool: PoolId) -> _Left:
-        """What devices in use leave, wherever they are used. It may be negative: then nothing is."""
+    def _count(self, pool: PoolId) -> _Left | None:
+        """What devices in use leave, wherever they are used; None if that is less than nothing."""
         found = self._reachable.pool(pool)
-        left = dict(_flat(found.counters))
+        left = dict(flat(found.counters))
         for device in found.consumers:
             if device.id in self._in_use.taken:
-                for key, amount in _flat(device.view.counters):
-                    left[key] -= amount
-        return left
-
-
-def _flat(sets: Mapping[str, Amounts]) -> Iterator[tuple[tuple[str, str], Fraction]]:
-    return (((name, counter), amount) for name, counters in sets.items() for counter, amount in counters.items())
+                for counter, amount in device.drawn:
+                    left[counter] -= amount
+        return left if min(left.values(), default=Fraction(0)) >= 0 else None

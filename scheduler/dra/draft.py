@@ -99,7 +99,7 @@ class Draft:
         for tracker in self._trackers[taken.claim]:
             tracker.remove(taken.option)
         if taken.counted:
-            self._counters.give_back(device)
+            self._counters.take(device, -1)
         self.sizes[taken.claim] -= 1
 
     def state(self, claim: int) -> Hashable:

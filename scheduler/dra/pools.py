@@ -6,8 +6,9 @@ they contradict each other, nothing is given from the pool.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from kubenexus.common.cel import Facts
@@ -25,6 +26,11 @@ class PoolId(NamedTuple):
         return f"{self.driver}/{self.name}"
 
 
+class CounterId(NamedTuple):
+    set: str
+    name: str
+
+
 class DeviceId(NamedTuple):
     driver: str
     pool: str
@@ -38,16 +44,18 @@ class Device:
     """A device of a pool. It is the same object for all nodes, and another one when its slice has changed.
 
     `reach` says from where it can be used, be it by its slice's word or its own. `known` is for who asks about devices
-    again and again: what was found out about this one, by whatever was asked.
+    again and again: what was found out about this one, by whatever was asked. `drawn` is what it needs of which counter
+    of which set.
     """
 
-    __slots__ = ("_facts", "id", "known", "plain", "pool", "reach", "view")
+    __slots__ = ("_facts", "drawn", "id", "known", "plain", "pool", "reach", "view")
 
     def __init__(self, pool: PoolId, view: DeviceView, reach: Reach) -> None:
         self.id = DeviceId(pool.driver, pool.name, view.name)
         self.pool = pool
         self.view = view
         self.reach = reach
+        self.drawn = tuple(flat(view.counters))
         self.plain = not view.shareable and not view.counters
         """whether it is in use or not, and that is all there is to it"""
         self.known: dict[Any, Any] = {}
@@ -81,6 +89,11 @@ class Slice:
         if self.view.per_device:
             return any(reaches(one.reach, name, labels) for one in self.devices)
         return reaches(self.view.reach, name, labels)
+
+
+def flat(sets: Mapping[str, Amounts]) -> Iterator[tuple[CounterId, Fraction]]:
+    """The counters of several sets."""
+    return ((CounterId(name, counter), amount) for name, some in sets.items() for counter, amount in some.items())
 
 
 def reaches(reach: Reach, name: str, labels: Mapping[str, str]) -> bool:

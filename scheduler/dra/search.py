@@ -13,14 +13,25 @@ from kubenexus.scheduler.dra.draft import Against, Draft, Taken
 from kubenexus.scheduler.dra.in_use import InUse
 from kubenexus.scheduler.dra.inventory import Reachable
 from kubenexus.scheduler.dra.pools import Device
-from kubenexus.scheduler.dra.suits import Fault, Matches, Suit, face, suit
+from kubenexus.scheduler.dra.suits import Fault, Suit, face, suit
 
 SHORT: Final = "cannot allocate all claims"
 INVALID: Final = "invalid resource pools were encountered"
+TOO_LONG: Final = NoDevices(
+    "the search for devices took too many steps: ask for fewer devices, or with simpler constraints", fatal=True
+)
 
 
 class _Stop(Exception):  # noqa: N818
-    """Ends the search; the text says why."""
+    """Ends the search."""
+
+    def __init__(self, why: NoDevices) -> None:
+        super().__init__(why.reason)
+        self.why = why
+
+
+def _wrong(reason: str) -> _Stop:
+    return _Stop(NoDevices(reason, fatal=True))
 
 
 class _Level:
@@ -42,19 +53,21 @@ class _Level:
 
 
 class Search:
-    """One search on one node."""
+    """One search on one node. `steps` is how many it took, each of them some microseconds."""
 
-    def __init__(self, ask: Ask, reachable: Reachable, in_use: InUse, matches: Matches, budget: int) -> None:
+    def __init__(self, ask: Ask, reachable: Reachable, in_use: InUse, budget: int) -> None:
         self._ask = ask
         self._reachable = reachable
         self._devices = reachable.devices
-        self._matches = matches
         self._budget = budget
+        self.steps = 0
         self._draft = Draft(ask, reachable, in_use)
         self._all: dict[Option, tuple[int, ...]] = {}
         self._least: list[list[int]] = []
         self._path: list[_Level] = []
         self._hopeless: set[Hashable] = set()
+        self._each = 1 + max((len(claim.constraints) for claim in ask.claims), default=0) // 4
+        """steps that it takes to look at a device: constraints are looked at with it"""
         self._stuck = False
         """whether it had to go back, so that it is worth looking ahead"""
         self._same_for_all = not any(option.request.admin for option in ask.options)
@@ -67,7 +80,7 @@ class Search:
             if self._walk():
                 return tuple(Place(one.claim, one.option, one.place) for one in self._path)
         except _Stop as stop:
-            return NoDevices(str(stop), fatal=True)
+            return stop.why
         invalid = any(pool.problem and not pool.incomplete for pool in self._reachable.pools)
         return NoDevices(INVALID if invalid else SHORT)
 
@@ -91,14 +104,14 @@ class Search:
             for options in reversed(claim.requests):
                 least.append(least[-1] + min(self._needed(option) for option in options))
             if least[-1] > MOST_DEVICES:
-                raise _Stop(f"a claim asks for {least[-1]} devices, and it can have {MOST_DEVICES} at most")
+                raise _wrong(f"a claim asks for {least[-1]} devices, and it can have {MOST_DEVICES} at most")
             self._least.append(least[::-1])
 
     def _everything(self, option: Option) -> tuple[int, ...]:
         unusable = next((pool for pool in self._reachable.pools if pool.problem), None)
         if unusable is not None:
             why = f"the pool {unusable.id} cannot be used now: {unusable.problem}"
-            raise _Stop(f"the request {option.name} asks for all devices, and {why}")
+            raise _wrong(f"the request {option.name} asks for all devices, and {why}")
         found = ((number, self._suit(option, device)) for number, device in enumerate(self._devices))
         return tuple(number for number, one in found if one and self._draft.has_room(self._devices[number], one))
 
@@ -135,7 +148,7 @@ class Search:
         assert before.taken is not None, "every level on the path has taken a device"
         self._draft.release(before.taken)
         if not before.option.request.admin and not before.taken.device.view.shareable:
-            before.futile.add(face(self._ask, before.taken.device, self._matches))
+            before.futile.add(face(self._ask, before.taken.device))
         return before
 
     def _advance(self, level: _Level) -> bool:
@@ -167,7 +180,7 @@ class Search:
             return True
         missing = level.option.request.count - level.nth
         for device in self._devices[level.start :]:
-            self._step()
+            self._spend(self._each)
             if self._draft.is_free(level.claim, level.option, device) and self._might(level, device):
                 missing -= 1
                 if not missing:
@@ -177,10 +190,11 @@ class Search:
     def _might(self, level: _Level, device: Device) -> bool:
         if not self._draft.is_allowed(level.claim, level.option, device):
             return False
-        return suit(level.option, device, self._matches) is not None
+        return suit(self._ask, level.option, device) is not None
 
     def _state(self, level: _Level) -> Hashable:
         """What the devices chosen so far leave to a request and those after it: equal when as much is left."""
+        self._spend(1 + 2 * len(self._path))
         chosen = Counter[Hashable]()
         for one in self._path:
             assert one.taken is not None, "every level on the path has taken a device"
@@ -188,40 +202,35 @@ class Search:
             if device.view.shareable:
                 chosen[device.id, tuple((portion or {}).items())] += 1
             else:
-                chosen[face(self._ask, device, self._matches)] += 1
+                chosen[face(self._ask, device)] += 1
         return level.claim, level.request, frozenset(chosen.items()), self._draft.state(level.claim)
 
     def _try(self, level: _Level, device: Device) -> bool:
-        self._budget -= 1
-        if self._budget < 0:
-            raise _Stop(
-                "the search for devices took too many steps: ask for fewer devices, or with simpler constraints"
-            )
+        self._spend(self._each)
         if not self._draft.is_free(level.claim, level.option, device):
             return False
         # What was in vain with one device is in vain with another that looks the same.
-        if level.futile and not device.view.shareable and face(self._ask, device, self._matches) in level.futile:
+        if level.futile and not device.view.shareable and face(self._ask, device) in level.futile:
             return False
         found = self._suit(level.option, device)
         if found is None or found.tainted:
             return False
+        self._spend(len(device.drawn) + len(found.portion or ()))
         taken = self._draft.take(level.claim, level.option, device, found)
         if taken is Against.CONSTRAINTS and level.option.request.count is None:
-            raise _Stop(
+            raise _wrong(
                 f"the request {level.option.name} asks for all devices, and a constraint is against {device.id}"
             )
         level.taken = None if isinstance(taken, Against) else taken
         return level.taken is not None
 
-    def _step(self) -> None:
-        self._budget -= 1
-        if self._budget < 0:
-            raise _Stop(
-                "the search for devices took too many steps: ask for fewer devices, or with simpler constraints"
-            )
+    def _spend(self, steps: int) -> None:
+        self.steps += steps
+        if self.steps > self._budget:
+            raise _Stop(TOO_LONG)
 
     def _suit(self, option: Option, device: Device) -> Suit | None:
-        found = suit(option, device, self._matches)
+        found = suit(self._ask, option, device)
         if isinstance(found, Fault):
-            raise _Stop(found.reason)
+            raise _wrong(found.reason)
         return found

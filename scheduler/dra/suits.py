@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import Any, Final, NamedTuple
+from collections.abc import Hashable
+from typing import Final, NamedTuple
 
 from kubenexus.common.cel import CelError, CelRuntimeError, compile_selector
 from kubenexus.common.objects.reading import Amounts
@@ -11,18 +11,9 @@ from kubenexus.scheduler.dra.ask import Ask, Option
 from kubenexus.scheduler.dra.capacity import portion
 from kubenexus.scheduler.dra.pools import Device
 
-Matches = Callable[[str, Device], bool]
-"""Whether a device matches an expression; raises `CelError` or `CelRuntimeError` if there is no answer."""
-
-# Of each device; thousands of them are kept.
+# Answers of each device, unless one ask has more; thousands of devices are kept.
 _MOST_KNOWN: Final = 64
-_UNASKED: Final[Any] = object()
 _EFFECTS: Final = frozenset(("NoSchedule", "NoExecute"))
-
-
-def matches_cel(expression: str, device: Device) -> bool:
-    """Whether a device matches an expression, as Kubernetes evaluates it."""
-    return compile_selector(expression).matches(device.facts)
 
 
 class Suit(NamedTuple):
@@ -41,17 +32,48 @@ class Fault(NamedTuple):
     reason: str
 
 
-def suit(option: Option, device: Device, matches: Matches) -> Suit | Fault | None:
-    """How a device suits an option of a request; None if it is not meant."""
-    found: Suit | Fault | None = device.known.get(option, _UNASKED)
-    if found is _UNASKED:
-        if len(device.known) >= _MOST_KNOWN:
+class Seen(NamedTuple):
+    """What an ask sees of a device: how it suits each option, None if it is not meant.
+
+    `face` is equal for devices that cannot be shared and are alike in all that the ask can tell. Devices that draw on
+    counters are alike only in one pool.
+    """
+
+    suits: tuple[Suit | Fault | None, ...]
+    face: int
+
+
+def suit(ask: Ask, option: Option, device: Device) -> Suit | Fault | None:
+    """How a device suits an option of a request."""
+    return seen(ask, device).suits[option.number]
+
+
+def face(ask: Ask, device: Device) -> int:
+    """The face of a device that cannot be shared."""
+    return seen(ask, device).face
+
+
+def seen(ask: Ask, device: Device) -> Seen:
+    """What an ask sees of a device."""
+    found: Seen | None = device.known.get(ask)
+    if found is None:
+        if sum(len(one.suits) for one in device.known.values()) >= _MOST_KNOWN:
             device.known.clear()
-        found = device.known[option] = _suit(option, device, matches)
+        found = device.known[ask] = _look(ask, device)
     return found
 
 
-def _suit(option: Option, device: Device, matches: Matches) -> Suit | Fault | None:
+def _look(ask: Ask, device: Device) -> Seen:
+    suits = tuple(_suit(ask, option, device) for option in ask.options)
+    if device.view.shareable:
+        return Seen(suits, -1)
+    values = (device.view.attributes.get(name) for name in ask.attributes)
+    drawn = (device.pool, device.drawn) if device.drawn else None
+    look: Hashable = (suits, tuple((type(value), value) for value in values), drawn)
+    return Seen(suits, ask.faces.setdefault(look, len(ask.faces)))
+
+
+def _suit(ask: Ask, option: Option, device: Device) -> Suit | Fault | None:
     tainted = _tainted(option, device)
     if tainted and option.request.count is not None:
         return None  # only who wants all devices has to know which it cannot have
@@ -59,7 +81,7 @@ def _suit(option: Option, device: Device, matches: Matches) -> Suit | Fault | No
         return Fault(f"the device {device.id} has attributes of no known kind: {', '.join(device.view.unreadable)}")
     for expression, whose in option.selectors:
         try:
-            if not matches(expression, device):
+            if not compile_selector(expression).matches(device.facts, ask.purse):
                 return None
         except (CelError, CelRuntimeError) as error:
             return Fault(f"a selector of {whose} cannot be evaluated on the device {device.id}: {error}")
@@ -74,21 +96,3 @@ def _tainted(option: Option, device: Device) -> bool:
     return any(
         not any(one.tolerates(taint) for one in tolerations) for taint in device.view.taints if taint.effect in _EFFECTS
     )
-
-
-def face(ask: Ask, device: Device, matches: Matches) -> int:
-    """All that an ask can tell about a device that cannot be shared: equal for devices that are alike to it.
-
-    Devices that draw on counters are alike only in one pool.
-    """
-    known: int | None = device.known.get(ask)
-    if known is None:
-        values = (device.view.attributes.get(name) for name in ask.attributes)
-        drawn = tuple((name, tuple(counters.items())) for name, counters in device.view.counters.items())
-        seen: Hashable = (
-            tuple(suit(option, device, matches) for option in ask.options),
-            tuple((type(value), value) for value in values),
-            (device.pool, drawn) if drawn else None,
-        )
-        known = device.known[ask] = ask.faces.setdefault(seen, len(ask.faces))
-    return known

@@ -7,24 +7,24 @@ from typing import Final
 from kubenexus.scheduler.dra.ask import Ask, Option
 from kubenexus.scheduler.dra.in_use import InUse
 from kubenexus.scheduler.dra.inventory import Reachable
-from kubenexus.scheduler.dra.suits import Matches, Suit, suit
+from kubenexus.scheduler.dra.suits import Suit, suit
 
 NONE_AT_ALL: Final = "the node has none that it may have"
 
 
-def shortage(ask: Ask, reachable: Reachable, in_use: InUse, matches: Matches) -> str:
+def shortage(ask: Ask, reachable: Reachable, in_use: InUse) -> str:
     """The first request that the node cannot satisfy even alone, and what it has for it; empty if there is none."""
     for claim in ask.claims:
         for options in claim.requests:
-            lacks = [_lack(option, reachable, in_use, matches) for option in options]
+            lacks = [_lack(ask, option, reachable, in_use) for option in options]
             if all(lacks):
                 return "; ".join(lacks)
     return ""
 
 
-def _lack(option: Option, reachable: Reachable, in_use: InUse, matches: Matches) -> str:
+def _lack(ask: Ask, option: Option, reachable: Reachable, in_use: InUse) -> str:
     """What an option lacks on a node; empty if it could be had."""
-    meant = [device for device in reachable.devices if isinstance(suit(option, device, matches), Suit)]
+    meant = [device for device in reachable.devices if isinstance(suit(ask, option, device), Suit)]
     admin, count = option.request.admin, option.request.count
     free = meant if admin else [one for one in meant if one.view.shareable or one.id not in in_use.taken]
     if len(free) >= (count or 1):

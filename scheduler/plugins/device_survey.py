@@ -23,8 +23,8 @@ class Survey:
         self._ask = ask
         self._mark: tuple[int, ...] = ()
         self._position = 0
-        self.reasons: list[NoDevices | None] = [None]
-        """why nodes are refused; the first is none"""
+        self.reasons: dict[NoDevices | None, int] = {None: _FINE}
+        """why nodes are refused, with a number"""
         self.which: npt.NDArray[np.intp] = np.zeros(0, dtype=np.intp)
         """for each node the number of its reason"""
 
@@ -36,21 +36,23 @@ class Survey:
         users = None if pools is None else [state.allocator.inventory.users(pool) for pool in pools]
         self._mark, self._position = mark, changes.position
         if users is None or None in users:
-            self.reasons, self.which = [None], np.zeros(state.size, dtype=np.intp)
+            self.reasons, self.which = {None: _FINE}, np.zeros(state.size, dtype=np.intp)
             self._ask_nodes(state, state.live())
         else:
             names = {name for some in users if some is not None for name in some}
-            self._ask_nodes(state, (node for name in names if (node := state.index(name)) is not None))
+            known = {node for name in names if (node := state.index(name)) is not None}
+            self._ask_nodes(state, known.union(self._failed()))
+
+    def _failed(self) -> list[int]:
+        """The nodes for which there was no answer: they may have been one too many."""
+        fatal = [number for why, number in self.reasons.items() if why is not None and why.fatal]
+        found: list[int] = np.flatnonzero(np.isin(self.which, fatal)).tolist() if fatal else []
+        return found
 
     def _ask_nodes(self, state: State, nodes: Iterable[int]) -> None:
         for node in nodes:
             found = state.allocator.refusal(self._ask, state.name(node), state.node(node).meta.labels)
-            self.which[node] = _FINE if found is None else self._number(found)
-
-    def _number(self, reason: NoDevices) -> int:
-        if reason not in self.reasons:
-            self.reasons.append(reason)
-        return self.reasons.index(reason)
+            self.which[node] = self.reasons.setdefault(found, len(self.reasons))
 
 
 class Surveys:

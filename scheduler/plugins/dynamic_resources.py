@@ -165,7 +165,7 @@ def _short(survey: Survey, ask: Ask, state: State, at: At) -> Iterator[Refusal]:
     def tell(node: int) -> str:
         return state.allocator.explain(ask, state.name(node), state.node(node).meta.labels)
 
-    for number, why in enumerate(survey.reasons):
+    for why, number in survey.reasons.items():
         refused = which == number
         if why is not None and refused.any():
             yield Refusal(refused, why.reason, *((Code.ERROR,) if why.fatal else (Code.UNRESOLVABLE, tell)))

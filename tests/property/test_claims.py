@@ -107,7 +107,7 @@ class Play:
             found = self.surveys.of(ask, state)  # type: ignore[arg-type]
             for node in state.live():
                 now = state.allocator.refusal(ask, state.name(node), state.node(node).meta.labels)  # type: ignore[arg-type]
-                assert found.reasons[found.which[node]] == now
+                assert list(found.reasons)[found.which[node]] == now
 
 
 STEPS = st.one_of(

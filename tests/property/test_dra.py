@@ -20,16 +20,16 @@ from kubenexus.common.objects import (
     project_resource_claim,
     project_resource_slice,
 )
-from kubenexus.scheduler.dra import Allocator, Device, InUse, Inventory, NoDevices
+from kubenexus.scheduler.dra import Allocator, InUse, Inventory, NoDevices
 
 Obj = dict[str, Any]
 TAINT = {"key": "broken", "effect": "NoSchedule"}
 CLASSES = {"any": project_device_class({"metadata": {"name": "any"}})}
 
 
-def matches(expression: str, device: Device) -> bool:
-    """Instead of CEL: an expression is the kind of device that is meant."""
-    return device.view.attributes["d/kind"] == expression
+def meaning(kind: str) -> str:
+    """The expression for a kind of device."""
+    return f"device.attributes['d'].kind == '{kind}'"
 
 
 SELDOM = st.sampled_from([False] * 5 + [True])
@@ -72,7 +72,7 @@ def requests(draw: st.DrawFn) -> Obj:
     if draw(SELDOM):
         one = {"deviceClassName": "any", "allocationMode": "All"}
     if draw(st.booleans()):
-        one["selectors"] = [{"cel": {"expression": draw(st.sampled_from("ab"))}}]
+        one["selectors"] = [{"cel": {"expression": meaning(draw(st.sampled_from("ab")))}}]
     if not draw(SELDOM):
         one["tolerations"] = [{"operator": "Exists"}]
     if draw(SELDOM):
@@ -118,7 +118,7 @@ class Cluster:
             inventory.set(project_resource_slice(one))
         for number, device in enumerate(self.held):
             in_use.hold(f"other {number}", [device])
-        return Allocator(inventory, in_use, CLASSES, matches)
+        return Allocator(inventory, in_use, CLASSES)
 
     @property
     def devices(self) -> tuple[DeviceView, ...]:
@@ -184,7 +184,7 @@ def _ways(cluster: Cluster, claim: int, name: str, options: Sequence[DeviceReque
 
 
 def _is_meant(request: DeviceRequest, device: DeviceView) -> bool:
-    right = all(device.attributes["d/kind"] == selector for selector in request.selectors)
+    right = all(meaning(str(device.attributes["d/kind"])) == selector for selector in request.selectors)
     return right and (not request.capacity or "d/slots" in device.capacity)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
-from kubenexus.common.cel import MAX_BYTES, MAX_COST, CelError, CelRuntimeError, Facts, compile_selector
+from kubenexus.common.cel import MAX_BYTES, MAX_COST, CelError, CelRuntimeError, Facts, Purse, compile_selector, regex
 from kubenexus.common.objects.devices import CapacityView, Version, project_resource_slice
 from tests.devices import device_view
 from tests.shared import conformance
@@ -53,7 +54,8 @@ TRUE = {
         "dyn(1) == dyn(1u) && dyn(1) == dyn(1.0) && dyn('1') != dyn(1) && dyn(true) != dyn(1)",
         "[1, 2] != [2, 1] && {'a': [1]} == {'a': [1]} && dyn([1]) == dyn([1.0]) && dyn(null) != dyn(0)",
         "1 < 1.5 && 2u > 1 && 1.0 <= 1 && -1 < 1u && 'a' < 'b' && b'a' < b'b' && false < true",
-        "double('NaN') != double('NaN')",
+        "double('NaN') != double('NaN') && 0.0 / 0.0 != 0.0 / 0.0",
+        "optional.of(dyn(1)) == optional.of(dyn(1.0)) && optional.of(dyn(true)) != optional.of(dyn(1))",
     ],
     "errors are absorbed": [
         "device.attributes['x'].y || true",
@@ -68,6 +70,8 @@ TRUE = {
         "device.attributes['gpu.example.com'].model == 'A100' && device.attributes['other.example.com'].rack == 'r1'",
         "has(device.driver) && has(device.attributes['gpu.example.com'].model) && !has(device.attributes['x'].y)",
         "!has(device.attributes['gpu.example.com'].model.x)",
+        "device.?attributes['gpu.example.com'].?model.orValue('') == 'A100' && dyn(device).driver == device.driver",
+        "optional.of(device).driver.value() == device.driver && !has(dyn(device).nothing)",
         "device.attributes['gpu.example.com'].driverVersion != '550.54.15'",
         "'model' in device.attributes['gpu.example.com'] && !('x' in device.attributes)",
         "size(device.attributes['nobody.example.com']) == 0 && device.attributes.size() == 2",
@@ -123,6 +127,7 @@ TRUE = {
         "quantity('1').add(quantity('500m')).sub(1) == quantity('0.5') && sign(quantity('-1')) == -1",
         "quantity('2k').asInteger() == 2000 && !quantity('1500m').isInteger()",
         "quantity('1.5').asApproximateFloat() == 1.5",
+        "quantity('1e600').asApproximateFloat() > 1e308 && quantity('-1e600').asApproximateFloat() < -1e308",
         "isQuantity('10Mi') && !isQuantity('10 apples') && device.capacity['gpu.example.com'].half == quantity('0.5')",
         "type(quantity('1')) != type(1)",
     ],
@@ -230,6 +235,7 @@ def test_has_no_answer(text: str, why: str) -> None:
         ("'abc", "token recognition error"),
         (r"'\q' == ''", "unable to unescape"),
         ("9223372036854775808 > 0", "invalid int literal"),
+        ("1e999 > 1.0", "invalid double literal"),
         ("if == 1", "reserved identifier: if"),
         ("noSuchVar", "undeclared reference to 'noSuchVar' (in container '')"),
         ("noSuchFunction(1)", "undeclared reference to 'noSuchFunction'"),
@@ -296,12 +302,29 @@ def test_an_error_says_where() -> None:
         "'a'.matches('((((){1000}){1000}){1000}){1000}" + "b{900}" * 3 + "')",
         "optional.of(1)" + ".optMap(x, x)" * 100 + ".hasValue()",
         "true" + " " * MAX_BYTES,
+        "cel.bind(a, {1: 1}, " + "cel.bind(a, {a: a}, " * 40 + "a == a" + ")" * 41,
+        "cel.bind(a, {1: 1}, " + "cel.bind(a, {a: a}, " * 40 + "a + 1 == 1" + ")" * 41,
     ],
     ids=lambda text: text[:20],
 )
 def test_what_is_too_large_does_not_compile(text: str) -> None:
     with pytest.raises(CelError, match=r"too|more than"):
         compile_selector(text)
+
+
+@pytest.mark.parametrize("text", ["1" * 5000, "0x" + "1" * 5000, "1" * 5000 + "u"], ids=["int", "hex", "uint"])
+def test_numbers_of_any_length_are_read(text: str) -> None:
+    with pytest.raises(CelError, match=r"invalid u?int literal"):
+        compile_selector(f"{text} == {text}")
+    assert facing(f"{'0' * 5000}7 == 7") is True
+
+
+def test_how_deep_an_expression_may_be_does_not_depend_on_who_compiles_it() -> None:
+    def called_from(depth: int) -> bool:
+        text = "(" * 70 + f"{depth} > 0" + ")" * 70
+        return compile_selector(text).matches(GPU) if depth == 1 else called_from(depth - 1)
+
+    assert called_from(300) is True
 
 
 def test_long_chains_compile() -> None:
@@ -319,9 +342,24 @@ def test_long_chains_compile() -> None:
         "lists.range(100000).map(a, lists.range(100000)).size() > 0",
         "lists.range(100000).distinct().size() > 0",
         "lists.range(3000).map(i, string(i)).join('').findAll('([0-9]+)+x').size() > 0",
-        "lists.range(9999).exists(i, ('a' + string(i)).matches('(a|b|c|[0-9]){1,100}x'))",
+        "lists.range(9999).exists(i, ('a' + string(i)).matches('(a|b|c|[0-9]){1,100}x' + string(i)))",
+        "lists.range(99999).exists(i, 'a'.matches('((a{1000}){1000}){1000}' + string(i)) && false)",
+        "lists.range(9999).map(i, (i * 7919) % 9973).map(i, lists.range(9999).sort()).size() > 0",
+        *(
+            "cel.bind(a, [1], " + "cel.bind(a, [a, a], " * 40 + f"{end}" + ")" * 41
+            for end in (
+                "a == a",
+                "a in [a]",
+                "a.distinct() == []",
+                "a.flatten().size() == 1",
+                "optional.of(a) == optional.of(a)",
+                "'%s'.format([a]) == ''",
+                "lists.range(9999).all(i, a != [])",
+                "sets.contains([a], [a])",
+            )
+        ),
     ],
-    ids=lambda text: text[:40],
+    ids=lambda text: text[:20] + text.rstrip(")")[-30:],
 )
 def test_what_costs_too_much_is_ended(text: str) -> None:
     assert "cost limit exceeded" in str(facing(text)) or "would be longer" in str(facing(text))
@@ -331,6 +369,46 @@ def test_nothing_absorbs_the_end_of_the_budget() -> None:
     costly = "[1,2,3,4,5,6,7,8,9].all(a, " * 8 + "true" + ")" * 8
     assert "cost limit exceeded" in str(facing(f"{costly} || true"))
     assert "cost limit exceeded" in str(facing(f"[1].exists(x, {costly} || true)"))
+
+
+def test_many_evaluations_may_be_dear_only_now_and_then() -> None:
+    dear = compile_selector("lists.range(1000).all(i, lists.range(90).all(j, i + j >= 0))")
+    cheap = compile_selector("device.attributes.all(name, name != '')")
+    purse = Purse(200)
+    assert all(cheap.matches(GPU, purse) for _ in range(5000))
+    with pytest.raises(CelRuntimeError, match="cost limit exceeded"):
+        dear.matches(GPU, purse)
+    with pytest.raises(CelRuntimeError, match="cost limit exceeded"):
+        dear.matches(GPU, purse)
+    assert purse.left == 200
+    assert all(cheap.matches(GPU, purse) for _ in range(100))
+    assert dear.matches(GPU)
+
+
+def test_what_is_known_of_a_pattern_costs_little() -> None:
+    """A usual pattern is looked for in texts of thousands of devices."""
+    selector, purse = compile_selector("device.attributes['gpu.example.com'].model.matches('^A1.*(0|1)$')"), Purse(10)
+    assert all(selector.matches(GPU, purse) for _ in range(5000))
+    assert purse.left > 250_000
+
+
+def test_expressions_are_kept_but_not_all() -> None:
+    first = compile_selector("1 == 1")
+    assert compile_selector("1 == 1") is first
+    for number in range(100):
+        compile_selector(f"{number} == {number}" + " " * 10_000)
+    assert compile_selector("1 == 1") is not first
+
+
+def test_patterns_take_bounded_memory() -> None:
+    pattern = regex.compiled("(.?){600}y")
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            assert not pattern.is_in(f"{number:04d}" * 16)
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_patterns_take_linear_time() -> None:
