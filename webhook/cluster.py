@@ -60,6 +60,23 @@ class Glance:
         return found
 
 
+class AskedOnce:
+    """Owners as they were when first asked for: a pod before and after a change has the same, and may wait for it.
+
+    For one request. Satisfies `Owners`.
+    """
+
+    def __init__(self, owners: Owners) -> None:
+        self._owners = owners
+        self._found: dict[tuple[str, ...], Obj | None] = {}
+
+    def get(self, api_version: str, kind: str, namespace: str, name: str, uid: str) -> Obj | None:
+        key = (api_version, kind, namespace, name, uid)
+        if key not in self._found:
+            self._found[key] = self._owners.get(*key)
+        return self._found[key]
+
+
 def _silent(_: Obj) -> str | None:
     return None
 

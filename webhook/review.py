@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kubenexus.webhook.cluster import Cluster
+from kubenexus.webhook.cluster import AskedOnce, Cluster
 from kubenexus.webhook.contradictions import gang_sizes
 from kubenexus.webhook.findings import Finding, cut
 from kubenexus.webhook.mutate import Step, mutation, operations
@@ -87,11 +87,13 @@ def _subjects(request: Obj, cluster: Cluster) -> tuple[Subject | None, Subject |
     if pod is None or operation not in ("CREATE", "UPDATE") or _is_leaving(pod):
         return None, None
     namespace = _namespace(request)
-    subject = Subject.of(pod, namespace, cluster)
     if operation == "CREATE":
-        return subject, None
+        return Subject.of(pod, namespace, cluster), None
     old = _pod(request, "oldObject")
-    return (subject, Subject.of(old, namespace, cluster)) if old is not None else (None, None)
+    if old is None:
+        return None, None
+    cluster = replace(cluster, owners=AskedOnce(cluster.owners))
+    return Subject.of(pod, namespace, cluster), Subject.of(old, namespace, cluster)
 
 
 def _pod(request: Obj, key: str) -> Obj | None:

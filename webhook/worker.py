@@ -47,7 +47,7 @@ class ReviewWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self.poller.register(conn.sock, selectors.EVENT_READ, partial(self.on_pending_socket_readable, conn))
 
     def handle(self, conn: Any) -> Any:
-        """What is to be done with the connection next; nothing if that is false: then it is closed already."""
+        """As gunicorn does it; what is not kept, by a false result, is closed here: clients may be slow to hang up."""
         kept = super().handle(conn)
         if not kept:
             with contextlib.suppress(OSError):  # gunicorn closed it itself

@@ -87,7 +87,7 @@ class LeanTlsConnection(LeanConnection, HTTPSConnection):
 
 
 def _context(wanted: HTTPSConnection) -> ssl.SSLContext:
-    """The context that urllib3 makes for a connection that brings none, but with sockets of ours."""
+    """The context that urllib3 makes for a connection that brings none, but less strict, and with sockets of ours."""
     context = create_urllib3_context(
         resolve_ssl_version(wanted.ssl_version),
         resolve_cert_reqs(wanted.cert_reqs),
@@ -97,6 +97,8 @@ def _context(wanted: HTTPSConnection) -> ssl.SSLContext:
     if not (wanted.ca_certs or wanted.ca_cert_dir or wanted.ca_cert_data):
         context.load_default_certs()
     context.sslsocket_class = TlsSocket
+    # As kubectl does it: authorities of many clusters lack extensions that Python insists on since 3.13.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 import pytest
 import yaml
 from kubernetes.config import incluster_config
+from urllib3.util.ssl_ import create_urllib3_context
 
-from kubenexus.common.kube import auth, errors
+from kubenexus.common.kube import auth, connection, errors
 from kubenexus.common.kube.auth import Access
 from kubenexus.common.kube.client import Client
 from tests.stub_server import Handler, Pki, make_pki, serving
@@ -54,6 +56,19 @@ def test_a_token_over_tls(pki: Pki, tmp_path: Path) -> None:
             assert client.request("GET", "/version") == {"gitVersion": "v1"}
         headers = server.seen[0].headers
         assert (headers["authorization"], headers["user-agent"]) == ("Bearer secret", "kubenexus-test")
+
+
+def test_an_authority_with_few_words_is_trusted(pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Authorities of many clusters, EKS among them, lack extensions that Python insists on since 3.13."""
+
+    def strict(*args: Any, **settings: Any) -> ssl.SSLContext:
+        context = create_urllib3_context(*args, **settings)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(connection, "create_urllib3_context", strict)
+    test_a_token_over_tls(pki, tmp_path)
+    test_a_server_of_another_authority_is_not_talked_to(pki, tmp_path)
 
 
 def test_a_server_of_another_authority_is_not_talked_to(pki: Pki, tmp_path: Path) -> None:

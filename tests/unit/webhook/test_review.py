@@ -128,6 +128,13 @@ def test_each_owner_is_looked_up_once() -> None:
     assert owners.asked == ["u"]
 
 
+def test_the_owner_of_a_pod_that_changes_is_looked_up_once() -> None:
+    owners = Known()
+    old, new = (pod().owner("Job", "train", "u", api_version="batch/v1").label("app", app) for app in "ab")
+    answer(review(new, "UPDATE", old), Cluster(cluster().namespace, owners), mutate=False)
+    assert owners.asked == ["u"]
+
+
 def test_a_review_that_waits_keeps_no_other_waiting() -> None:
     """It waits for its owner; the other is answered meanwhile, whatever the two have in common."""
     arrived, told = threading.Event(), threading.Event()
