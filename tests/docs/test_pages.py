@@ -22,7 +22,7 @@ from tests.docs.pages import ROOT
 
 ALL = [pytest.param(page, id=pages.title(page)) for page in pages.pages()]
 FOREIGN_OPTIONS = {
-    *("--create-namespace", "--reset-then-reuse-values", "--reuse-values", "--set"),
+    *("--create-namespace", "--force-conflicts", "--reset-then-reuse-values", "--reuse-values", "--set"),
     *("--field-selector", "--show-labels"),
 }
 """options of kubectl and helm that the prose names"""
