@@ -161,7 +161,7 @@ class Simulation:
     def _refused(self, call: Call, park: Park, nodes: Mapping[str, Obj | None]) -> Iterator[Entry]:
         """The members wait. Those like the one that found no room are told what nodes said to it."""
         reason, alike = sentence(park, self.world.state), self._cycle(park.pod).alike
-        told = explain_refusals(park.verdicts, self.world.state)
+        told = explain_refusals(park.verdicts, self.world.state) if self.explain else {}
         for pod in call.pods:
             own = nodes[pod.uid]
             if own is not None and alike.key(pod) == alike.key(park.pod):

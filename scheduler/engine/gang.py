@@ -259,8 +259,11 @@ class _Bound:
         for number in np.unique(scarce).tolist():
             reason = f"Insufficient {state.resource(self._bill[number][0])}" if left else "node(s) are taken"
             nodes = tuple(full[scarce == number].tolist())
-            found.append(Verdict(FIT, reason, Code.UNSCHEDULABLE, nodes))
+            found.append(Verdict(FIT, reason, Code.UNSCHEDULABLE, nodes, self._share))
         return [*explain(self._board.shape, state), *found]
+
+    def _share(self, node: int) -> str:
+        return f"room for {int(self.slots[node])} of the gang's members"
 
 
 def _bill(board: Board) -> dict[int, int]:
