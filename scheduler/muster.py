@@ -236,6 +236,7 @@ class Muster:
             held=self.holds.of(group.key),
             reserves=len(reserved),
             warnings=group.quorum.warnings,
+            wish=group.wish,
         )
 
     def company(self, pod: PodView, state: State) -> Company:

@@ -229,6 +229,13 @@ def test_clique_with_room_for_all_members_comes_before_one_for_the_least() -> No
     assert {home.partition("-")[0] for home in bound(office.decide()).values()} == {"c1"}
 
 
+def test_what_one_member_wants_holds_for_those_that_come_later() -> None:
+    """Also for two that must be together."""
+    running = [pod("first").gpu(2).gang("g", 3).annotation(v.REQUIRE_CLIQUE, "true").node("n03")]
+    office = place([pod(f"p{i}").gpu(8).gang("g", 3) for i in range(2)], running=running)
+    assert "room for 2 in NVLink clique uuid.1, where its others are" in told(office.decide())["p0"]
+
+
 def test_pod_without_a_gang_ignores_cliques() -> None:
     assert set(bound(place([pod("p").gpu(2).annotation(v.REQUIRE_CLIQUE, "true")]).decide())) == {"p"}
 
