@@ -303,7 +303,7 @@ class Desk:
 
     def _decide_pod(self, pod: PodView, now: float) -> Decision:
         self.muster.make_way(pod)
-        decision = self._cycle_of(pod).decide(pod, self.muster.fence(pod, self.state))
+        decision = self._cycle_of(pod).decide(pod, self.muster.company(pod, self.state))
         if isinstance(decision, Place):
             self._assume(decision, now)
         else:

@@ -26,7 +26,7 @@ from kubenexus.common.gangs import (
 from kubenexus.common.objects import PodView
 from kubenexus.scheduler.actions import UNSCHEDULABLE, Bind, Report
 from kubenexus.scheduler.engine.cycle import Cycle, Place
-from kubenexus.scheduler.engine.fabric import Fence, fence_of
+from kubenexus.scheduler.engine.fabric import Company, company_of
 from kubenexus.scheduler.engine.gang import Call
 from kubenexus.scheduler.engine.holds import Holds, is_placeholder, placeholders, stand_in_of
 from kubenexus.scheduler.engine.queue import FIRST_BACKOFF, Queue, Unit
@@ -236,13 +236,14 @@ class Muster:
             held=self.holds.of(group.key),
             reserves=len(reserved),
             warnings=group.quorum.warnings,
+            wish=group.wish,
         )
 
-    def fence(self, pod: PodView, state: State) -> Fence | None:
-        """The nodes that are left to a pod because of where its gang is."""
+    def company(self, pod: PodView, state: State) -> Company:
+        """Where a pod is to go because of where its gang is."""
         group = self.roster.group_of(pod.uid)
-        wish = None if group is None else group.wish
-        return None if group is None or wish is None else fence_of(wish, _anchors(group, state), state)
+        anchors = () if group is None else _anchors(group, state)
+        return company_of(group.wish, anchors, state) if group is not None and anchors else Company()
 
     def reserved(self, pod: PodView) -> tuple[PodView, ...]:
         """Placeholders of the pods that this one will need room for: of those that are not there yet."""

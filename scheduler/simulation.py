@@ -161,7 +161,7 @@ class Simulation:
     def _refused(self, call: Call, park: Park, nodes: Mapping[str, Obj | None]) -> Iterator[Entry]:
         """The members wait. Those like the one that found no room are told what nodes said to it."""
         reason, alike = sentence(park, self.world.state), self._cycle(park.pod).alike
-        told = explain_refusals(park.verdicts, self.world.state)
+        told = explain_refusals(park.verdicts, self.world.state) if self.explain else {}
         for pod in call.pods:
             own = nodes[pod.uid]
             if own is not None and alike.key(pod) == alike.key(park.pod):
@@ -172,7 +172,7 @@ class Simulation:
     def _explained(self, pod: PodView) -> Obj | None:
         if not self.explain:
             return None
-        return explain_nodes(self._cycle(pod), pod, self._muster.fence(pod, self.world.state))
+        return explain_nodes(self._cycle(pod), pod, self._muster.company(pod, self.world.state).fence)
 
     def _alone(self, pod: PodView) -> Entry:
         self._muster.make_way(pod)
@@ -243,7 +243,7 @@ class Simulation:
     def _attempt(self, pod: PodView) -> Entry:
         cycle = self._cycle(pod)
         nodes = self._explained(pod)
-        decision = cycle.decide(pod, self._muster.fence(pod, cycle.state))
+        decision = cycle.decide(pod, self._muster.company(pod, cycle.state))
         if isinstance(decision, Place):
             self._keep(decision)
             return Entry(pod, decision.node, nodes=nodes, taken=decision.annotations)

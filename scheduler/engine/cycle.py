@@ -8,7 +8,7 @@ from zlib import crc32
 
 from kubenexus.common.objects import Labels, PodView
 from kubenexus.scheduler.engine.evaluate import Board, Verdict, best, explain, summarize
-from kubenexus.scheduler.engine.fabric import Fence
+from kubenexus.scheduler.engine.fabric import Company, Fence
 from kubenexus.scheduler.engine.labels import Mask
 from kubenexus.scheduler.engine.nominated import Nominations, judge, without_rivals
 from kubenexus.scheduler.engine.plugin import Code, Taken
@@ -18,6 +18,7 @@ from kubenexus.scheduler.engine.state import State
 
 # Shapes come from templates; a cluster has hundreds. Past this many the ones of long ago make room.
 MAX_BOARDS = 512
+NOBODY = Company()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +107,10 @@ class Cycle:
         self._preemption = None if preemption is None else Preemption(state, self.nominations, preemption)
         self._known: dict[Hashable, _Known] = {}
 
-    def decide(self, pod: PodView, fence: Fence | None = None) -> Decision:
+    def decide(self, pod: PodView, company: Company = NOBODY) -> Decision:
         """Find the best node for a pod and book it there, or say why there is none and who would have to go.
 
-        With a `fence` only nodes inside it will do.
+        It goes near its `company` if it can, and nowhere else if it must.
         """
         # 1. What cannot be read or must not be placed yet is not placed.
         if pod.problems:
@@ -117,11 +118,13 @@ class Cycle:
         if pod.gates:
             return Park(pod, f"waiting for scheduling gates: [{' '.join(pod.gates)}]")
         # 2. Pods that no plugin can tell apart share one board, and a refusal for as long as nothing changes.
-        known, alone = self._know(pod), fence is not None or self.nominations.of(pod.uid) is not None
-        if known.refused and known.refused[0] == self._mark() and not alone:
+        known, fence, promised = self._know(pod), company.fence, self.nominations.of(pod.uid) is not None
+        if known.refused and known.refused[0] == self._mark() and not (fence or promised):
             return Park(pod, *known.refused[1:])
         # 3. Where can it go, where is it best? Book it there, or explain, and make room if that is possible.
-        return self._place(pod, known.board, fence and fence.mask) or self._refuse(pod, known, fence)
+        areas = (fence.mask,) if fence else (None,) if promised else (*company.near, None)
+        places = (self._place(pod, known.board, area) for area in areas)
+        return next((place for place in places if place is not None), None) or self._refuse(pod, known, fence)
 
     def place(self, pod: PodView, within: Mask | None = None) -> Place | None:
         """Book the pod on its best node, of those `within`; None if no node takes it. Drives nobody out."""

@@ -86,6 +86,13 @@ class Fence(NamedTuple):
         return [*kept, Verdict(PLUGIN, self.reason, Code.UNRESOLVABLE, outside)] if outside else kept
 
 
+class Company(NamedTuple):
+    """Where other members of a pod's gang are: nodes near them, the tightest domain first, and what is forbidden."""
+
+    near: tuple[Mask, ...] = ()
+    fence: Fence | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Wish:
     """Where a gang wants to be, from what its members say: the levels it is tried on, and whether it must be on one."""
@@ -111,14 +118,22 @@ def wish_of(pods: Sequence[PodView]) -> Wish:
     return Wish((*((CLIQUE,) if gpus else ()), FABRIC, RACK, ZONE))
 
 
-def strictest(wishes: Iterable[Wish]) -> Wish | None:
-    """The wish of a gang that nodes are refused for, if there is one."""
-    return min((one for one in wishes if one.strict), key=lambda one: len(one.levels), default=None)
+def strictest(wishes: Iterable[Wish]) -> Wish:
+    """The wish of a gang whose members have these: a strict one of few levels, else one of many; at least one."""
+    return min(wishes, key=lambda one: (not one.strict, len(one.levels) if one.strict else -len(one.levels)))
 
 
-def fence_of(wish: Wish | None, anchors: Sequence[int], state: State) -> Fence | None:
+def company_of(wish: Wish, anchors: Sequence[int], state: State) -> Company:
+    """Where a member of a gang is to go of which others are on these nodes."""
+    columns = [level.column(state) for level in wish.levels]
+    near = [(column, {int(column.codes[node]) for node in anchors} - {ABSENT}) for column in columns]
+    masks = tuple(np.isin(column.codes, list(codes)) for column, codes in near if codes)
+    return Company(masks, fence_of(wish, anchors, state))
+
+
+def fence_of(wish: Wish, anchors: Sequence[int], state: State) -> Fence | None:
     """Where a gang with a strict wish may go of which some members are on these nodes; None for anywhere."""
-    if wish is None or not wish.strict or not anchors:
+    if not wish.strict or not anchors:
         return None
     names, mask = [], np.zeros(state.size, dtype=np.bool_)
     for level in wish.levels:
@@ -135,23 +150,35 @@ def fence_of(wish: Wish | None, anchors: Sequence[int], state: State) -> Fence |
 
 
 def domains(wish: Wish, crowds: Sequence[Crowd], need: int, anchors: Sequence[int], state: State) -> Iterator[Domain]:
-    """Where to try a gang, the best first. `anchors` are nodes of members that have one.
+    """Where to try a gang, the best first. `anchors` are nodes of members that have one: domains with these come first.
 
     A domain that has room for all that exist comes before one that has it for those alone that must be together.
     """
-    everybody = sum(crowd.size for crowd in crowds)
-    for level in wish.levels:
-        column = level.column(state)
-        sizes, rooms = _rooms(column, crowds)
-        near = {int(column.codes[node]) for node in anchors}
-        chosen: list[int] = np.flatnonzero(rooms >= need).tolist()
-        if wish.strict and anchors:  # the others must go where these are
-            chosen = [code for code in chosen if {code} == near]
-        chosen.sort(key=lambda code: (code not in near, rooms[code] < everybody, sizes[code], column.values[code]))
-        for code in chosen[: max(MOST_TRIED, MOST_BOOKED // need)]:
-            yield Domain(f"{level.name} {column.values[code]}", column.codes == code)
+    for near in (True, False) if anchors else (False,):
+        for level in wish.levels:
+            column = level.column(state)
+            anchored = {int(column.codes[node]) for node in anchors}
+            codes = [code for code in _ranked(column, crowds, need) if _may_be(wish, code, anchored, near=near)]
+            for code in codes[: max(MOST_TRIED, MOST_BOOKED // need)]:
+                yield Domain(f"{level.name} {column.values[code]}", column.codes == code)
     if not wish.strict:
         yield ANYWHERE
+
+
+def _may_be(wish: Wish, code: int, anchored: set[int], *, near: bool) -> bool:
+    """Whether a domain is one of those with anchors, or without. All members of a strict gang must be in one."""
+    if wish.strict and anchored:
+        return near and {code} == anchored
+    return (code in anchored) is near
+
+
+def _ranked(column: Column[str | None], crowds: Sequence[Crowd], need: int) -> list[int]:
+    """The domains with room for as many as needed, the best first."""
+    everybody = sum(crowd.size for crowd in crowds)
+    sizes, rooms = _rooms(column, crowds)
+    chosen: list[int] = np.flatnonzero(rooms >= need).tolist()
+    chosen.sort(key=lambda code: (rooms[code] < everybody, sizes[code], column.values[code]))
+    return chosen
 
 
 def largest(wish: Wish, crowds: Sequence[Crowd], state: State) -> tuple[str, int]:

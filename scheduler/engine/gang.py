@@ -57,6 +57,8 @@ class Call(NamedTuple):
     """how many of the pods are placeholders themselves"""
     warnings: tuple[str, ...] = ()
     """what its members disagree about"""
+    wish: Wish | None = None
+    """where all of it wants to be; as these pods say if it is None"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ class Gangs:
         if short is not None:
             return self._impossible(call, short)
         # 2. Try one domain after the other, the tightest first.
-        wish, pods = wish_of([kind[0] for kind in kinds]), in_order(call.pods)
+        wish, pods = call.wish or wish_of([kind[0] for kind in kinds]), in_order(call.pods)
         crowds = [Crowd(len(one.pods), one.slots) for one in bounds]
         for domain in domains(wish, crowds, call.need, call.anchors, self._state):
             found = self._try(call, pods, domain, tell=tell)
@@ -259,8 +261,11 @@ class _Bound:
         for number in np.unique(scarce).tolist():
             reason = f"Insufficient {state.resource(self._bill[number][0])}" if left else "node(s) are taken"
             nodes = tuple(full[scarce == number].tolist())
-            found.append(Verdict(FIT, reason, Code.UNSCHEDULABLE, nodes))
+            found.append(Verdict(FIT, reason, Code.UNSCHEDULABLE, nodes, self._share))
         return [*explain(self._board.shape, state), *found]
+
+    def _share(self, node: int) -> str:
+        return f"room for {int(self.slots[node])} of the gang's members"
 
 
 def _bill(board: Board) -> dict[int, int]:

@@ -68,8 +68,8 @@ class Group:
         return combine(self._declared)
 
     @property
-    def wish(self) -> Wish | None:
-        """Where all of it must be, if a member says so."""
+    def wish(self) -> Wish:
+        """Where all of it wants to be, or must."""
         return strictest(self._wishes)
 
     @property

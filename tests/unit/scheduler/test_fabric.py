@@ -153,6 +153,41 @@ def test_member_that_is_not_to_stay_binds_nobody_to_its_clique(lost: bool) -> No
     assert set(bound(office.decide()).values()) == {"n01", "n02"}
 
 
+NEAR = {
+    "clique": ("u.0", "f0", "r0", "z0"),
+    "fabric": ("u.1", "f0", "r1", "z0"),
+    "rack": ("u.2", "f1", "r0", "z0"),
+    "zone": ("u.3", "f2", "r2", "z0"),
+    "far": ("u.4", "f3", "r3", "z1"),
+}
+"""what a node has in common with one of the first row, by name"""
+
+
+def neighbour(name: str, clique: str, fabric: str, rack: str, zone: str) -> NodeBuilder:
+    return _row(name, 8, "infiniband", fabric, rack, zone, clique)
+
+
+@pytest.mark.parametrize("nearest", NEAR)
+@pytest.mark.parametrize("alone", [True, False], ids=["a member by itself", "two that must be together"])
+def test_x4_members_go_as_near_to_the_others_as_there_is_room(nearest: str, alone: bool) -> None:
+    """Whatever a tie would be broken by. Nobody has room on the node where the first one is."""
+    names = list(NEAR)[list(NEAR).index(nearest) :]
+    office = Office(neighbour("home", *NEAR["clique"]), *(neighbour(name, *NEAR[name]) for name in names))
+    office.see(pod("first").gpu(8).gang("g", 1 if alone else 3).node("home"))
+    for one in ("a",) if alone else ("a", "b"):
+        office.see(pod(one).gpu(4).gang("g", 1 if alone else 3))
+    assert set(bound(office.decide()).values()) == {nearest}
+
+
+def test_x4_nobody_goes_near_who_does_not_want_to() -> None:
+    """Somewhere else is a better place for it."""
+    office = Office(neighbour("home", *NEAR["clique"]), neighbour("far", *NEAR["far"]))
+    office.see(pod("first").gpu(1).gang("g", 1).annotation(v.CO_LOCATE, "none").node("home"))
+    office.see(pod("large").gpu(2).node("far"))
+    office.see(pod("a").gpu(6).gang("g", 1).annotation(v.CO_LOCATE, "none"))
+    assert bound(office.decide()) == {"a": "far"}
+
+
 def cliques(*sizes: int, cpu: int = 64) -> list[NodeBuilder]:
     """Cliques of so many nodes of eight GPUs."""
     return [
@@ -192,6 +227,13 @@ def test_clique_with_room_for_all_members_comes_before_one_for_the_least() -> No
     for i in range(4):
         office.see(pod(f"p{i}").gpu(8).gang("g", 2).annotation(v.REQUIRE_CLIQUE, "true"))
     assert {home.partition("-")[0] for home in bound(office.decide()).values()} == {"c1"}
+
+
+def test_what_one_member_wants_holds_for_those_that_come_later() -> None:
+    """Also for two that must be together."""
+    running = [pod("first").gpu(2).gang("g", 3).annotation(v.REQUIRE_CLIQUE, "true").node("n03")]
+    office = place([pod(f"p{i}").gpu(8).gang("g", 3) for i in range(2)], running=running)
+    assert "room for 2 in NVLink clique uuid.1, where its others are" in told(office.decide())["p0"]
 
 
 def test_pod_without_a_gang_ignores_cliques() -> None:

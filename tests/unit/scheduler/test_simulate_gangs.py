@@ -91,6 +91,12 @@ def test_members_of_a_gang_without_room_are_told_what_nodes_say_once_the_others_
         assert reason.endswith("(numa 0: 5 of 8 CPUs taken; numa 1: 5 of 8 CPUs taken)")
 
 
+def test_members_of_a_gang_that_is_too_large_are_told_how_many_fit_on_each_node() -> None:
+    result = run(*dgx("a"), *members(3, 3, gpu=4), explain=True)
+    for entry in result["pending"]:
+        assert entry["nodes"]["a"]["reasons"] == ["Insufficient nvidia.com/gpu (room for 2 of the gang's members)"]
+
+
 def test_members_that_disagree_on_the_size_are_told_when_they_are_placed() -> None:
     result = run(*dgx("a"), pod("p").gang("g", 1), pod("q").gang("g", 2))
     assert [entry["node"] for entry in result["placements"]] == ["a", "a"]
