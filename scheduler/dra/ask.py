@@ -76,7 +76,9 @@ class Ask:
     purse: Purse
     """what its selectors may cost"""
     patience: int = 0
-    """steps that searches may take besides the few that each needs"""
+    """steps that searches may take besides those that each needs"""
+    pods: int = 0
+    """how often it was asked for after that; each time there is new patience"""
     faces: dict[Hashable, int] = field(default_factory=dict)
     """numbers of devices that look alike, see `suits.Seen`"""
     outcomes: dict[tuple[int, ...], tuple[Place, ...] | NoDevices] = field(default_factory=dict)

@@ -13,12 +13,17 @@ from kubenexus.scheduler.dra.draft import Against, Draft, Taken
 from kubenexus.scheduler.dra.in_use import InUse
 from kubenexus.scheduler.dra.inventory import Reachable
 from kubenexus.scheduler.dra.pools import Device
-from kubenexus.scheduler.dra.suits import Fault, Suit, face, suit
+from kubenexus.scheduler.dra.suits import SPENT, Fault, Suit, face, suit
 
 SHORT: Final = "cannot allocate all claims"
 INVALID: Final = "invalid resource pools were encountered"
 TOO_LONG: Final = NoDevices(
     "the search for devices took too many steps: ask for fewer devices, or with simpler constraints", fatal=True
+)
+UNFINISHED: Final = NoDevices(
+    "looking for devices took too many steps before it came to this node: ask for fewer devices, or with simpler "
+    "constraints and selectors",
+    fatal=True,
 )
 
 
@@ -231,6 +236,8 @@ class Search:
 
     def _suit(self, option: Option, device: Device) -> Suit | None:
         found = suit(self._ask, option, device)
+        if found is SPENT:
+            raise _Stop(UNFINISHED)
         if isinstance(found, Fault):
             raise _wrong(found.reason)
         return found

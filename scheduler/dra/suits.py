@@ -32,6 +32,9 @@ class Fault(NamedTuple):
     reason: str
 
 
+SPENT: Final = Fault("its selectors cost too much to be evaluated on more devices now")
+
+
 class Seen(NamedTuple):
     """What an ask sees of a device: how it suits each option, None if it is not meant.
 
@@ -57,13 +60,17 @@ def seen(ask: Ask, device: Device) -> Seen:
     """What an ask sees of a device."""
     found: Seen | None = device.known.get(ask)
     if found is None:
-        if sum(len(one.suits) for one in device.known.values()) >= _MOST_KNOWN:
-            device.known.clear()
-        found = device.known[ask] = _look(ask, device)
+        found = _look(ask, device)
+        if SPENT not in found.suits:
+            if sum(len(one.suits) for one in device.known.values()) >= _MOST_KNOWN:
+                device.known.clear()
+            device.known[ask] = found
     return found
 
 
 def _look(ask: Ask, device: Device) -> Seen:
+    if ask.purse.spent:
+        return Seen((SPENT,) * len(ask.options), ask.faces.setdefault(SPENT, len(ask.faces)))
     suits = tuple(_suit(ask, option, device) for option in ask.options)
     if device.view.shareable:
         return Seen(suits, -1)
@@ -84,6 +91,8 @@ def _suit(ask: Ask, option: Option, device: Device) -> Suit | Fault | None:
             if not compile_selector(expression).matches(device.facts, ask.purse):
                 return None
         except (CelError, CelRuntimeError) as error:
+            if ask.purse.spent:
+                return SPENT
             return Fault(f"a selector of {whose} cannot be evaluated on the device {device.id}: {error}")
     if not (device.view.shareable or option.request.capacity):
         return Suit(tainted)
