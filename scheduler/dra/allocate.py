@@ -11,7 +11,7 @@ from kubenexus.scheduler.dra.in_use import InUse
 from kubenexus.scheduler.dra.inventory import Inventory, Reachable
 from kubenexus.scheduler.dra.result import Grant, Pick, ShareIds, grant
 from kubenexus.scheduler.dra.search import TOO_LONG, UNFINISHED, Search
-from kubenexus.scheduler.dra.suits import Suit, face, suit
+from kubenexus.scheduler.dra.suits import Suit, face, seen, suit
 from kubenexus.scheduler.dra.words import shortage
 
 BUDGET: Final = 200_000
@@ -86,14 +86,14 @@ class Allocator:
     def lack(self, ask: Ask, node: str, labels: Mapping[str, str]) -> str:
         """What a node would lack even if nothing were in use, in such a sentence; empty if nothing."""
         reachable = self.inventory.reachable(node, labels)
-        if reachable.problem or not reachable.alike:
-            return reachable.problem or shortage(ask, reachable, InUse())
-        faces = tuple(face(ask, device) for device in reachable.devices)
-        if faces not in ask.lacks:
+        if reachable.problem:
+            return reachable.problem
+        meant = tuple([seen(ask, device).meant for device in reachable.devices])
+        if meant not in ask.lacks:
             if len(ask.lacks) >= _MOST_OUTCOMES:
                 ask.lacks.clear()
-            ask.lacks[faces] = shortage(ask, reachable, InUse())
-        return ask.lacks[faces]
+            ask.lacks[meant] = shortage(ask, reachable, InUse())
+        return ask.lacks[meant]
 
     def grants(
         self, claims: Sequence[ResourceClaimView], found: Found, node: str, share_ids: ShareIds

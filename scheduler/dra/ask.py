@@ -84,7 +84,7 @@ class Ask:
     outcomes: dict[tuple[int, ...], tuple[Place, ...] | NoDevices] = field(default_factory=dict)
     """what was found on nodes, by the faces of their devices"""
     lacks: dict[tuple[int, ...], str] = field(default_factory=dict)
-    """what nodes would lack even if nothing were in use, likewise"""
+    """what nodes would lack even if nothing were in use, by the requests that mean their devices"""
 
 
 def ask_key(claims: Sequence[ResourceClaimView], classes: Mapping[str, DeviceClassView]) -> Hashable:

@@ -38,11 +38,12 @@ SPENT: Final = Fault("its selectors cost too much to be evaluated on more device
 class Seen(NamedTuple):
     """What an ask sees of a device: how it suits each option, None if it is not meant.
 
-    `face` is equal for devices that cannot be shared and are alike in all that the ask can tell. Devices that draw on
-    counters are alike only in one pool.
+    `meant` has a bit for each option that means it. `face` is equal for devices that cannot be shared and are alike in
+    all that the ask can tell. Devices that draw on counters are alike only in one pool.
     """
 
     suits: tuple[Suit | Fault | None, ...]
+    meant: int
     face: int
 
 
@@ -70,14 +71,15 @@ def seen(ask: Ask, device: Device) -> Seen:
 
 def _look(ask: Ask, device: Device) -> Seen:
     if ask.purse.spent:
-        return Seen((SPENT,) * len(ask.options), ask.faces.setdefault(SPENT, len(ask.faces)))
+        return Seen((SPENT,) * len(ask.options), 0, ask.faces.setdefault(SPENT, len(ask.faces)))
     suits = tuple(_suit(ask, option, device) for option in ask.options)
+    meant = sum(1 << number for number, one in enumerate(suits) if isinstance(one, Suit))
     if device.view.shareable:
-        return Seen(suits, -1)
+        return Seen(suits, meant, -1)
     values = (device.view.attributes.get(name) for name in ask.attributes)
     drawn = (device.pool, device.drawn) if device.drawn else None
     look: Hashable = (suits, tuple((type(value), value) for value in values), drawn)
-    return Seen(suits, ask.faces.setdefault(look, len(ask.faces)))
+    return Seen(suits, meant, ask.faces.setdefault(look, len(ask.faces)))
 
 
 def _suit(ask: Ask, option: Option, device: Device) -> Suit | Fault | None:
