@@ -56,10 +56,10 @@ class Purse:
 class Selector:
     """A compiled expression. `max_cost` is the most it can cost by the API server's estimate."""
 
-    __slots__ = ("_length", "_run", "_toll", "expression", "max_cost")
+    __slots__ = ("_length", "_run", "_toll", "max_cost")
 
-    def __init__(self, expression: str, run: Run, length: int, toll: int, max_cost: int) -> None:
-        self.expression, self.max_cost = expression, max_cost
+    def __init__(self, run: Run, length: int, toll: int, max_cost: int) -> None:
+        self.max_cost = max_cost
         self._run, self._length, self._toll = run, length, toll
 
     def matches(self, device: Facts, purse: Purse | None = None) -> bool:
@@ -130,7 +130,7 @@ def _compiled(expression: str) -> Selector:
         toll = _TOLL + sum(1 for _ in walk(root)) // _NODES
     except RecursionError:
         raise CelError("the expression is nested too deeply") from None
-    return Selector(expression, run, length, toll, max_cost)
+    return Selector(run, length, toll, max_cost)
 
 
 def _is_unbounded(root: Node) -> bool:
