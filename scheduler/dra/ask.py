@@ -21,10 +21,17 @@ _EACH: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class NoDevices:
-    """Why devices cannot be had on a node. With `fatal` something is wrong, and no other node should be tried."""
+    """Why devices cannot be had on a node. With `fatal` something is wrong, and no other node should be tried.
+
+    `where` is an example of what it is about. Others for the same reason are equal: thousands of nodes may be.
+    """
 
     reason: str
     fatal: bool = False
+    where: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.reason} (for instance {self.where})" if self.where else self.reason
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -87,7 +87,7 @@ def _suit(ask: Ask, option: Option, device: Device) -> Suit | Fault | None:
     if tainted and option.request.count is not None:
         return None  # only who wants all devices has to know which it cannot have
     if option.selectors and device.view.unreadable:
-        return Fault(f"the device {device.id} has attributes of no known kind: {', '.join(device.view.unreadable)}")
+        return Fault(f"a device has attributes of no known kind: {', '.join(device.view.unreadable)}")
     for expression, whose in option.selectors:
         try:
             if not compile_selector(expression).matches(device.facts, ask.purse):
@@ -95,7 +95,7 @@ def _suit(ask: Ask, option: Option, device: Device) -> Suit | Fault | None:
         except (CelError, CelRuntimeError) as error:
             if ask.purse.spent:
                 return SPENT
-            return Fault(f"a selector of {whose} cannot be evaluated on the device {device.id}: {error}")
+            return Fault(f"a selector of {whose} cannot be evaluated on a device: {error}")
     if not (device.view.shareable or option.request.capacity):
         return Suit(tainted)
     taken = portion(option.request.capacity, device.view.capacity.values())

@@ -201,6 +201,14 @@ def test_what_is_in_use_stays_in_use_though_nobody_can_tell_what_it_is() -> None
     assert isinstance(where.find(wanted, "m", {}), NoDevices)
 
 
+def test_what_is_wrong_everywhere_is_one_reason() -> None:
+    nodes = [f"n{number}" for number in range(5)]
+    where = allocator([one for node in nodes for one in gpus(node, 2)])
+    wanted = ask(where, [claim("a").request("r", selectors=["device.attributes['x'].y"])])
+    assert isinstance(wanted, Ask)
+    assert len({where.refusal(wanted, node, {}) for node in nodes}) == 1
+
+
 def test_the_same_selectors_for_many_requests_are_not_evaluated_again_and_again() -> None:
     where = allocator(gpus())
     wanted = ask(where, [either("a", 16)])
