@@ -128,6 +128,20 @@ def ternary(test: Run, yes: Run, no: Run) -> Run:
     return choose
 
 
+def otherwise(function: str, first: Run, second: Run) -> Run:
+    """`or` and `orValue`: what is there decides, optional or not, and the second is not even looked at."""
+
+    def choose(frame: Frame) -> Any:
+        found = first(frame)
+        if type(found) is not Maybe:
+            return found
+        if not found.held:
+            return second(frame)
+        return found.held[0] if function == "orValue" else found
+
+    return choose
+
+
 def not_false(operand: Run) -> Run:
     """Whether a loop may still change its result: an error may yet be made up for."""
 

@@ -28,8 +28,9 @@ from kubenexus.common.cel.syntax import (
     Name,
     Node,
     Select,
+    walk,
 )
-from kubenexus.common.cel.types import DEVICE
+from kubenexus.common.cel.types import DEVICE, is_dynamic
 from kubenexus.common.cel.values import TypeOf, key
 
 _FIELDS: Final = {
@@ -47,15 +48,16 @@ _TRIED: Final = frozenset({"int", "uint", "double", "string", "bool", "bytes"})
 
 def build(root: Node, checked: Checked, *, metered: bool) -> tuple[Run, int]:
     """The closure of an expression and the length of the frame it needs. If `metered`, every step is charged."""
-    builder = _Builder(checked, metered=metered)
+    builder = _Builder(checked, metered=metered, trusting=not any(_deceives(node, checked) for node in walk(root)))
     run = builder.build(root, {"device": closures.FACTS})
     return run, builder.length
 
 
 class _Builder:
-    def __init__(self, checked: Checked, *, metered: bool) -> None:
+    def __init__(self, checked: Checked, *, metered: bool, trusting: bool) -> None:
         self._checked = checked
         self._metered = metered
+        self._trusting = trusting
         self.length = closures.VARIABLES
 
     def build(self, node: Node, places: dict[str, int]) -> Run:
@@ -88,7 +90,7 @@ class _Builder:
         return closures.constant(TypeOf(node.name)) if place is None else closures.reading(place)
 
     def _select(self, node: Select, places: dict[str, int]) -> Run:
-        if self._checked.types[node.operand] == DEVICE:
+        if self._trusting and self._checked.types[node.operand] == DEVICE:
             operand = self.build(node.operand, places)
             return closures.constant(True) if node.test else closures.field(operand, _FIELDS[node.field])
         return closures.selecting(self.build(node.operand, places), node.field, test=node.test)
@@ -99,6 +101,8 @@ class _Builder:
             return closures.ternary(*args)
         if node.function == NOT_FALSE:
             return self._charged(1, closures.not_false(args[0]))
+        if node.function in ("or", "orValue"):
+            return self._charged(1, closures.otherwise(node.function, *args))
         overloads = self._checked.overloads[node]
         sure = self._is_sure(node, overloads)
         if node.function in _READERS and sure and all(isinstance(arg, Literal) for arg in node.args):
@@ -114,9 +118,13 @@ class _Builder:
     def _is_sure(self, node: Call, overloads: tuple[Overload, ...]) -> bool:
         """Whether the static types leave one overload, and no value that it would not take."""
         given = [self._checked.types[arg] for arg in node.args]
-        return len(overloads) == 1 and all(
-            param.is_parameter or param.name in ("dyn", one.name)
-            for param, one in zip(overloads[0].params, given, strict=True)
+        return (
+            self._trusting
+            and len(overloads) == 1
+            and all(
+                param.is_parameter or param.name in ("dyn", one.name)
+                for param, one in zip(overloads[0].params, given, strict=True)
+            )
         )
 
     def _list(self, node: ListOf, places: dict[str, int]) -> Run:
@@ -167,3 +175,14 @@ def _try(argument: Run, overloads: tuple[Overload, ...]) -> None:
         closures.plain_call("", overloads, (argument,), sure=False)([])
     except CelRuntimeError as error:
         raise CelError(f"program instantiation failed: {error}") from None
+
+
+def _deceives(node: Node, checked: Checked) -> bool:
+    """Whether the static types of an expression with this node may not be those of its values.
+
+    Null stands for a quantity, a version or a device, too. An optional of which nothing is known is taken for one of
+    what follows it.
+    """
+    if isinstance(node, Call) and node.function in ("or", "orValue"):
+        return is_dynamic(checked.types[node.args[0]])
+    return isinstance(node, Literal) and node.value is None

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from kubenexus.common.cel.errors import CelRuntimeError
-from kubenexus.common.cel.overloads import overload
+from kubenexus.common.cel.overloads import decided_elsewhere, overload
 from kubenexus.common.cel.values import NOTHING, Maybe, TypeOf, Uint, int64, type_name, uint64
 
 _TRUE: Final = {"1", "t", "T", "true", "TRUE", "True"}
@@ -126,6 +126,6 @@ OVERLOADS: Final = (
     overload("optional.none() optional_type(A)", lambda: NOTHING),
     overload(".hasValue(optional_type(A)) bool", lambda a: bool(a.held)),
     overload(".value(optional_type(A)) A", _held),
-    overload(".or(optional_type(A), optional_type(A)) optional_type(A)", lambda a, b: a if a.held else b),
-    overload(".orValue(optional_type(A), A) A", lambda a, b: a.held[0] if a.held else b),
+    overload(".or(optional_type(A), optional_type(A)) optional_type(A)", decided_elsewhere),
+    overload(".orValue(optional_type(A), A) A", decided_elsewhere),
 )

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kubenexus.common.cel.errors import CelRuntimeError
 from kubenexus.common.cel.facts import Facts
-from kubenexus.common.cel.overloads import Overload, no_overload, overload
+from kubenexus.common.cel.overloads import Overload, decided_elsewhere, no_overload, overload
 from kubenexus.common.cel.syntax import INDEX, INSERT, MAYBE_INDEX, MAYBE_SELECT, NOT_FALSE, TERNARY
 from kubenexus.common.cel.values import (
     MAX_LIST,
@@ -184,10 +184,6 @@ def _contains(one: object, values: tuple[object, ...]) -> bool:
     return any(equal(one, other) for other in values)
 
 
-def _decided_elsewhere(*_: object) -> object:
-    raise AssertionError("operators that leave out operands are evaluated by the evaluator itself")
-
-
 OVERLOADS: Final = (
     *_ARITHMETIC,
     *_comparisons(),
@@ -205,6 +201,6 @@ OVERLOADS: Final = (
     overload(f"{MAYBE_INDEX}(optional_type(map(A, B)), A) optional_type(B)", lambda a, b: _inside(a, maybe_entry)(b)),
     overload(f"{MAYBE_SELECT}(dyn, string) optional_type(dyn)", _maybe_select),
     overload(f"{INSERT}(map(A, B), A, B) map(A, B)", _insert),
-    overload(f"{TERNARY}(bool, A, A) A", _decided_elsewhere),
-    overload(f"{NOT_FALSE}(bool) bool", _decided_elsewhere),
+    overload(f"{TERNARY}(bool, A, A) A", decided_elsewhere),
+    overload(f"{NOT_FALSE}(bool) bool", decided_elsewhere),
 )

@@ -56,7 +56,6 @@ def _within(index: int, length: int) -> None:
 
 def _index_of(text: str, part: str, offset: int = 0) -> int:
     if not part:
-        _within(offset, len(text))
         return offset
     if offset < 0:
         raise CelRuntimeError(f"index out of range: {offset}")
@@ -64,11 +63,13 @@ def _index_of(text: str, part: str, offset: int = 0) -> int:
 
 
 def _last_index_of(text: str, part: str, offset: int | None = None) -> int:
-    if offset is not None and (offset < 0 or not part):
-        _within(offset, len(text))
     if not part:
         return len(text) if offset is None else offset
-    return text.rfind(part) if offset is None else text.rfind(part, 0, offset + len(part))
+    if offset is None:
+        return text.rfind(part)
+    if offset < 0:
+        raise CelRuntimeError(f"index out of range: {offset}")
+    return text.rfind(part, 0, offset + len(part)) if offset < len(text) else -1
 
 
 def _substring(text: str, start: int, end: int | None = None) -> str:

@@ -39,3 +39,8 @@ def overload(signature: str, run: Callable[..., Any]) -> Overload:
 def no_overload(function: str, args: tuple[object, ...]) -> CelRuntimeError:
     """The error for values that no form of the function takes."""
     return CelRuntimeError(f"no such overload: {function}({', '.join(map(type_name, args))})")
+
+
+def decided_elsewhere(*_: object) -> object:
+    """Stands for what leaves out operands, which the evaluator does itself."""
+    raise AssertionError("not a function of its arguments alone")

@@ -17,42 +17,49 @@ MAX_BYTES: Final = 10 * 1024
 # In the units of `max_cost`; both the API server's estimate and one evaluation must stay below.
 MAX_COST: Final = 1_000_000
 
-# What many evaluations may cost at first; see `Purse`.
-SAVED: Final = 300_000
-
 # Characters of expressions that are kept compiled, which takes some hundred bytes for each.
 _MOST_KEPT: Final = 500_000
 # Where the estimate is higher, every step is counted.
 _CHEAP: Final = 1_000
-# So many nodes of an expression, evaluated once, are one step.
-_NODES: Final = 10
+# What is not counted: each evaluation, and so many nodes of the expression for one step more.
+_TOLL: Final = 5
+_NODES: Final = 5
 # With these an expression may do more than its length and its estimate tell, so every step is counted, too.
 _UNBOUNDED: Final = frozenset({"matches", "find", "findAll", "distinct", "lists.range", "flatten"})
 
 
 class Purse:
-    """What many evaluations may cost together. Each brings a little, which is saved up: a few may be dear, not all.
+    """What many evaluations may cost together: as much as one, and a little more for each.
 
-    An expression that is evaluated for every device of a cluster may well cost a thousandth of what one evaluation may.
+    So a few of them may be dear, but not one for every device of a cluster.
     """
 
     __slots__ = ("_each", "left")
 
-    def __init__(self, each: int, left: int = SAVED) -> None:
-        self._each, self.left = each, left
+    def __init__(self, each: int) -> None:
+        self._each, self.left = each, MAX_COST
+
+    @property
+    def spent(self) -> bool:
+        """Whether there is no more than that little left."""
+        return self.left <= self._each
 
     def put_back(self, left: int) -> None:
         """What an evaluation left of all that was there."""
-        self.left = min(max(left, 0) + self._each, SAVED)
+        self.left = min(max(left, 0) + self._each, MAX_COST)
+
+    def refill(self, least: int) -> None:
+        """From now on there is as much in it, if there was less."""
+        self.left = max(self.left, least)
 
 
 class Selector:
     """A compiled expression. `max_cost` is the most it can cost by the API server's estimate."""
 
-    __slots__ = ("_length", "_run", "_toll", "expression", "max_cost")
+    __slots__ = ("_length", "_run", "_toll", "max_cost")
 
-    def __init__(self, expression: str, run: Run, length: int, toll: int, max_cost: int) -> None:
-        self.expression, self.max_cost = expression, max_cost
+    def __init__(self, run: Run, length: int, toll: int, max_cost: int) -> None:
+        self.max_cost = max_cost
         self._run, self._length, self._toll = run, length, toll
 
     def matches(self, device: Facts, purse: Purse | None = None) -> bool:
@@ -120,10 +127,10 @@ def _compiled(expression: str) -> Selector:
         checked = check(expression, root)
         max_cost = estimate(root, checked)
         run, length = build(root, checked, metered=max_cost > _CHEAP or _is_unbounded(root))
-        toll = sum(1 for _ in walk(root)) // _NODES
+        toll = _TOLL + sum(1 for _ in walk(root)) // _NODES
     except RecursionError:
         raise CelError("the expression is nested too deeply") from None
-    return Selector(expression, run, length, toll, max_cost)
+    return Selector(run, length, toll, max_cost)
 
 
 def _is_unbounded(root: Node) -> bool:

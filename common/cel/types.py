@@ -65,7 +65,7 @@ DEVICE_FIELDS: Final = {
     "attributes": read_type("map(string, map(string, any))"),
     "capacity": read_type("map(string, map(string, kubernetes.Quantity))"),
 }
-_NULLABLE: Final = {"kubernetes.Quantity", "kubernetes.Semver", "kubernetes.DRADevice"}
+_NULLABLE: Final = {"kubernetes.Quantity", "kubernetes.Semver", "kubernetes.DRADevice", "optional_type"}
 
 
 def is_dynamic(kind: Type) -> bool:

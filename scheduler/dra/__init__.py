@@ -8,11 +8,13 @@ from kubenexus.scheduler.dra.in_use import Held, InUse
 from kubenexus.scheduler.dra.inventory import Inventory, Reachable
 from kubenexus.scheduler.dra.pools import Device, DeviceId, PoolId
 from kubenexus.scheduler.dra.result import Grant, Pick, ShareIds
+from kubenexus.scheduler.dra.search import UNFINISHED
 from kubenexus.scheduler.dra.words import NONE_AT_ALL
 
 __all__ = [
     "BUDGET",
     "NONE_AT_ALL",
+    "UNFINISHED",
     "Allocator",
     "Ask",
     "Device",

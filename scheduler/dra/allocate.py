@@ -10,15 +10,16 @@ from kubenexus.scheduler.dra.ask import Ask, NoDevices, Place, ask_key, compile_
 from kubenexus.scheduler.dra.in_use import InUse
 from kubenexus.scheduler.dra.inventory import Inventory, Reachable
 from kubenexus.scheduler.dra.result import Grant, Pick, ShareIds, grant
-from kubenexus.scheduler.dra.search import TOO_LONG, Search
-from kubenexus.scheduler.dra.suits import Suit, face, suit
+from kubenexus.scheduler.dra.search import TOO_LONG, UNFINISHED, Search
+from kubenexus.scheduler.dra.suits import Suit, face, seen, suit
 from kubenexus.scheduler.dra.words import shortage
 
-BUDGET: Final = 100_000
+BUDGET: Final = 200_000
 """steps that one search takes at most; some tenths of a second"""
-# Steps that the searches on all nodes for one pod take together, besides some that each of them may take.
+# Steps that the searches on all nodes for one pod take together, besides those of a search that goes straight on.
 _PATIENCE: Final = 500_000
-_FREE: Final = 1000
+# What selectors may cost for one more pod, if they cost too much before.
+_MORE: Final = 100_000
 
 TOGETHER: Final = "each request could be satisfied alone, but not all together, or not within their constraints"
 _MOST_ASKS: Final = 1024
@@ -51,7 +52,8 @@ class Allocator:
         key = ask_key(claims, self._classes)
         known = self._asks.get(key)
         if known is not None and len(known.faces) < _MOST_FACES:
-            known.patience = _PATIENCE
+            known.patience, known.pods = _PATIENCE, known.pods + 1
+            known.purse.refill(_MORE)
             return known
         made = compile_ask(claims, self._classes)
         if isinstance(made, Ask):
@@ -70,10 +72,10 @@ class Allocator:
     def refusal(self, ask: Ask, node: str, labels: Mapping[str, str]) -> NoDevices | None:
         """Why `find` would find nothing; None if it would. Cheaper, and for many alike nodes much cheaper.
 
-        Who asks it for all nodes asks when he has the ask, or has it anew: what he gets takes a bounded time in all.
+        On all nodes together it takes a bounded time: it is `UNFINISHED` where nothing is left of that.
         """
-        budget = min(self._budget, _FREE + ask.patience)
-        places = self._places(ask, self.inventory.reachable(node, labels), budget)
+        reachable = self.inventory.reachable(node, labels)
+        places = self._places(ask, reachable, min(self._budget, _straight(ask, reachable) + ask.patience))
         return places if isinstance(places, NoDevices) else None
 
     def explain(self, ask: Ask, node: str, labels: Mapping[str, str]) -> str:
@@ -84,14 +86,14 @@ class Allocator:
     def lack(self, ask: Ask, node: str, labels: Mapping[str, str]) -> str:
         """What a node would lack even if nothing were in use, in such a sentence; empty if nothing."""
         reachable = self.inventory.reachable(node, labels)
-        if reachable.problem or not reachable.alike:
-            return reachable.problem or shortage(ask, reachable, InUse())
-        faces = tuple(face(ask, device) for device in reachable.devices)
-        if faces not in ask.lacks:
+        if reachable.problem:
+            return reachable.problem
+        meant = tuple([seen(ask, device).meant for device in reachable.devices])
+        if meant not in ask.lacks:
             if len(ask.lacks) >= _MOST_OUTCOMES:
                 ask.lacks.clear()
-            ask.lacks[faces] = shortage(ask, reachable, InUse())
-        return ask.lacks[faces]
+            ask.lacks[meant] = shortage(ask, reachable, InUse())
+        return ask.lacks[meant]
 
     def grants(
         self, claims: Sequence[ResourceClaimView], found: Found, node: str, share_ids: ShareIds
@@ -109,7 +111,7 @@ class Allocator:
         known = ask.outcomes.get(look)
         if known is None:
             known = self._search(ask, reachable, budget)
-            if known != TOO_LONG or budget == self._budget:
+            if known is not UNFINISHED:
                 if len(ask.outcomes) >= _MOST_OUTCOMES:
                     ask.outcomes.clear()
                 ask.outcomes[look] = known
@@ -124,8 +126,8 @@ class Allocator:
     def _search(self, ask: Ask, reachable: Reachable, budget: int) -> tuple[Place, ...] | NoDevices:
         search = Search(ask, reachable, self.in_use, budget)
         found = search.run()
-        ask.patience -= min(ask.patience, max(0, search.steps - _FREE))
-        return found
+        ask.patience -= min(ask.patience, max(0, search.steps - _straight(ask, reachable)))
+        return UNFINISHED if found is TOO_LONG and budget < self._budget else found
 
     def _picks(self, ask: Ask, reachable: Reachable, places: Sequence[Place]) -> Found:
         made: list[list[Pick]] = [[] for _ in ask.claims]
@@ -134,3 +136,8 @@ class Allocator:
             suited = suit(ask, option, device)
             made[claim].append(Pick(option, device, suited.portion if isinstance(suited, Suit) else None))
         return tuple(tuple(one) for one in made)
+
+
+def _straight(ask: Ask, reachable: Reachable) -> int:
+    """Steps of a search that never has to go back, within reason."""
+    return min(300, 100 + len(ask.options) * len(reachable.devices))

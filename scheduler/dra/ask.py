@@ -21,10 +21,17 @@ _EACH: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class NoDevices:
-    """Why devices cannot be had on a node. With `fatal` something is wrong, and no other node should be tried."""
+    """Why devices cannot be had on a node. With `fatal` something is wrong, and no other node should be tried.
+
+    `where` is an example of what it is about. Others for the same reason are equal: thousands of nodes may be.
+    """
 
     reason: str
     fatal: bool = False
+    where: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.reason} (for instance {self.where})" if self.where else self.reason
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,13 +83,15 @@ class Ask:
     purse: Purse
     """what its selectors may cost"""
     patience: int = 0
-    """steps that searches may take besides the few that each needs"""
+    """steps that searches may take besides those that each needs"""
+    pods: int = 0
+    """how often it was asked for after that; each time there is new patience"""
     faces: dict[Hashable, int] = field(default_factory=dict)
     """numbers of devices that look alike, see `suits.Seen`"""
     outcomes: dict[tuple[int, ...], tuple[Place, ...] | NoDevices] = field(default_factory=dict)
     """what was found on nodes, by the faces of their devices"""
     lacks: dict[tuple[int, ...], str] = field(default_factory=dict)
-    """what nodes would lack even if nothing were in use, likewise"""
+    """what nodes would lack even if nothing were in use, by the requests that mean their devices"""
 
 
 def ask_key(claims: Sequence[ResourceClaimView], classes: Mapping[str, DeviceClassView]) -> Hashable:

@@ -99,7 +99,7 @@ def written(amount: Fraction) -> str:
     """An amount as a quantity: in powers of 1024 where that is exact, else as a number or in billionths."""
     if amount.denominator != 1:
         return quantity.canonical(f"{amount.numerator * 10**9 // amount.denominator}n")
-    binary = amount and amount % _KI == 0
+    binary = 0 < amount <= quantity.INT64_MAX and amount % _KI == 0
     return quantity.canonical(f"{int(amount) // _KI}Ki") if binary else str(int(amount))
 
 

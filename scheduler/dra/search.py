@@ -13,12 +13,17 @@ from kubenexus.scheduler.dra.draft import Against, Draft, Taken
 from kubenexus.scheduler.dra.in_use import InUse
 from kubenexus.scheduler.dra.inventory import Reachable
 from kubenexus.scheduler.dra.pools import Device
-from kubenexus.scheduler.dra.suits import Fault, Suit, face, suit
+from kubenexus.scheduler.dra.suits import SPENT, Fault, Suit, face, suit
 
 SHORT: Final = "cannot allocate all claims"
 INVALID: Final = "invalid resource pools were encountered"
 TOO_LONG: Final = NoDevices(
     "the search for devices took too many steps: ask for fewer devices, or with simpler constraints", fatal=True
+)
+UNFINISHED: Final = NoDevices(
+    "looking for devices took too many steps before it came to this node: ask for fewer devices, or with simpler "
+    "constraints and selectors",
+    fatal=True,
 )
 
 
@@ -30,8 +35,8 @@ class _Stop(Exception):  # noqa: N818
         self.why = why
 
 
-def _wrong(reason: str) -> _Stop:
-    return _Stop(NoDevices(reason, fatal=True))
+def _wrong(reason: str, where: object = "") -> _Stop:
+    return _Stop(NoDevices(reason, fatal=True, where=str(where)))
 
 
 class _Level:
@@ -110,8 +115,8 @@ class Search:
     def _everything(self, option: Option) -> tuple[int, ...]:
         unusable = next((pool for pool in self._reachable.pools if pool.problem), None)
         if unusable is not None:
-            why = f"the pool {unusable.id} cannot be used now: {unusable.problem}"
-            raise _wrong(f"the request {option.name} asks for all devices, and {why}")
+            why = f"a pool cannot be used now: {unusable.problem}"
+            raise _wrong(f"the request {option.name} asks for all devices, and {why}", unusable.id)
         found = ((number, self._suit(option, device)) for number, device in enumerate(self._devices))
         return tuple(number for number, one in found if one and self._draft.has_room(self._devices[number], one))
 
@@ -219,7 +224,7 @@ class Search:
         taken = self._draft.take(level.claim, level.option, device, found)
         if taken is Against.CONSTRAINTS and level.option.request.count is None:
             raise _wrong(
-                f"the request {level.option.name} asks for all devices, and a constraint is against {device.id}"
+                f"the request {level.option.name} asks for all devices, and a constraint is against one", device.id
             )
         level.taken = None if isinstance(taken, Against) else taken
         return level.taken is not None
@@ -231,6 +236,8 @@ class Search:
 
     def _suit(self, option: Option, device: Device) -> Suit | None:
         found = suit(self._ask, option, device)
+        if found is SPENT:
+            raise _Stop(UNFINISHED)
         if isinstance(found, Fault):
-            raise _wrong(found.reason)
+            raise _wrong(found.reason, device.id)
         return found

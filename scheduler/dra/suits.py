@@ -32,14 +32,18 @@ class Fault(NamedTuple):
     reason: str
 
 
+SPENT: Final = Fault("its selectors cost too much to be evaluated on more devices now")
+
+
 class Seen(NamedTuple):
     """What an ask sees of a device: how it suits each option, None if it is not meant.
 
-    `face` is equal for devices that cannot be shared and are alike in all that the ask can tell. Devices that draw on
-    counters are alike only in one pool.
+    `meant` has a bit for each option that means it. `face` is equal for devices that cannot be shared and are alike in
+    all that the ask can tell. Devices that draw on counters are alike only in one pool.
     """
 
     suits: tuple[Suit | Fault | None, ...]
+    meant: int
     face: int
 
 
@@ -57,20 +61,25 @@ def seen(ask: Ask, device: Device) -> Seen:
     """What an ask sees of a device."""
     found: Seen | None = device.known.get(ask)
     if found is None:
-        if sum(len(one.suits) for one in device.known.values()) >= _MOST_KNOWN:
-            device.known.clear()
-        found = device.known[ask] = _look(ask, device)
+        found = _look(ask, device)
+        if SPENT not in found.suits:
+            if sum(len(one.suits) for one in device.known.values()) >= _MOST_KNOWN:
+                device.known.clear()
+            device.known[ask] = found
     return found
 
 
 def _look(ask: Ask, device: Device) -> Seen:
+    if ask.purse.spent:
+        return Seen((SPENT,) * len(ask.options), 0, ask.faces.setdefault(SPENT, len(ask.faces)))
     suits = tuple(_suit(ask, option, device) for option in ask.options)
+    meant = sum(1 << number for number, one in enumerate(suits) if isinstance(one, Suit))
     if device.view.shareable:
-        return Seen(suits, -1)
+        return Seen(suits, meant, -1)
     values = (device.view.attributes.get(name) for name in ask.attributes)
     drawn = (device.pool, device.drawn) if device.drawn else None
     look: Hashable = (suits, tuple((type(value), value) for value in values), drawn)
-    return Seen(suits, ask.faces.setdefault(look, len(ask.faces)))
+    return Seen(suits, meant, ask.faces.setdefault(look, len(ask.faces)))
 
 
 def _suit(ask: Ask, option: Option, device: Device) -> Suit | Fault | None:
@@ -78,13 +87,15 @@ def _suit(ask: Ask, option: Option, device: Device) -> Suit | Fault | None:
     if tainted and option.request.count is not None:
         return None  # only who wants all devices has to know which it cannot have
     if option.selectors and device.view.unreadable:
-        return Fault(f"the device {device.id} has attributes of no known kind: {', '.join(device.view.unreadable)}")
+        return Fault(f"a device has attributes of no known kind: {', '.join(device.view.unreadable)}")
     for expression, whose in option.selectors:
         try:
             if not compile_selector(expression).matches(device.facts, ask.purse):
                 return None
         except (CelError, CelRuntimeError) as error:
-            return Fault(f"a selector of {whose} cannot be evaluated on the device {device.id}: {error}")
+            if ask.purse.spent:
+                return SPENT
+            return Fault(f"a selector of {whose} cannot be evaluated on a device: {error}")
     if not (device.view.shareable or option.request.capacity):
         return Suit(tainted)
     taken = portion(option.request.capacity, device.view.capacity.values())

@@ -7,7 +7,7 @@ from typing import Final
 from kubenexus.scheduler.dra.ask import Ask, Option
 from kubenexus.scheduler.dra.in_use import InUse
 from kubenexus.scheduler.dra.inventory import Reachable
-from kubenexus.scheduler.dra.suits import Suit, suit
+from kubenexus.scheduler.dra.suits import seen
 
 NONE_AT_ALL: Final = "the node has none that it may have"
 
@@ -24,7 +24,7 @@ def shortage(ask: Ask, reachable: Reachable, in_use: InUse) -> str:
 
 def _lack(ask: Ask, option: Option, reachable: Reachable, in_use: InUse) -> str:
     """What an option lacks on a node; empty if it could be had."""
-    meant = [device for device in reachable.devices if isinstance(suit(ask, option, device), Suit)]
+    meant = [device for device in reachable.devices if seen(ask, device).meant >> option.number & 1]
     admin, count = option.request.admin, option.request.count
     free = meant if admin else [one for one in meant if one.view.shareable or one.id not in in_use.taken]
     if len(free) >= (count or 1):

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from kubenexus.scheduler.dra import Ask, NoDevices
+from kubenexus.scheduler.dra import UNFINISHED, Ask, NoDevices
 from kubenexus.scheduler.engine.state import State
 
 MOST: Final = 256
@@ -23,6 +23,7 @@ class Survey:
         self._ask = ask
         self._mark: tuple[int, ...] = ()
         self._position = 0
+        self._pods = ask.pods
         self.reasons: dict[NoDevices | None, int] = {None: _FINE}
         """why nodes are refused, with a number"""
         self.which: npt.NDArray[np.intp] = np.zeros(0, dtype=np.intp)
@@ -41,13 +42,18 @@ class Survey:
         else:
             names = {name for some in users if some is not None for name in some}
             known = {node for name in names if (node := state.index(name)) is not None}
-            self._ask_nodes(state, known.union(self._failed()))
+            self._ask_nodes(state, known)
+            self._ask_again(state)
 
-    def _failed(self) -> list[int]:
-        """The nodes for which there was no answer: they may have been one too many."""
-        fatal = [number for why, number in self.reasons.items() if why is not None and why.fatal]
-        found: list[int] = np.flatnonzero(np.isin(self.which, fatal)).tolist() if fatal else []
-        return found
+    def _ask_again(self, state: State) -> None:
+        """Ask those nodes that were not looked at to the end, once for each pod and as far as it goes."""
+        if self._pods == self._ask.pods:
+            return
+        self._pods = self._ask.pods
+        for node in np.flatnonzero(self.which == self.reasons.get(UNFINISHED, -1)):
+            if not self._ask.patience:
+                return
+            self._ask_nodes(state, (int(node),))
 
     def _ask_nodes(self, state: State, nodes: Iterable[int]) -> None:
         for node in nodes:

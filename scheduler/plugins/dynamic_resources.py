@@ -168,7 +168,7 @@ def _short(survey: Survey, ask: Ask, state: State, at: At) -> Iterator[Refusal]:
     for why, number in survey.reasons.items():
         refused = which == number
         if why is not None and refused.any():
-            yield Refusal(refused, why.reason, *((Code.ERROR,) if why.fatal else (Code.UNRESOLVABLE, tell)))
+            yield Refusal(refused, str(why), *((Code.ERROR,) if why.fatal else (Code.UNRESOLVABLE, tell)))
 
 
 def _rank(term: Devices, state: State, node: int) -> int:

@@ -97,6 +97,7 @@ TRUE = {
         "'ab'.replace('', '.') == '.a.b.'",
         "'hello'.substring(1) == 'ello' && 'hello'.substring(1, 3) == 'el' && ['a', 'b'].join('-') == 'a-b'",
         "'hello'.indexOf('l') == 2 && 'hello'.lastIndexOf('l') == 3",
+        "'abab'.lastIndexOf('b', 4) == -1 && 'abab'.lastIndexOf('b', 3) == 3 && 'abab'.indexOf('', 9) == 9",
         "'hello'.indexOf('l', 3) == 3 && 'a'.indexOf('b') == -1",
         "'hello'.contains('ell') && 'hello'.startsWith('he') && 'hello'.endsWith('lo') && 'ä'.size() == 1",
         "'%s is %d, %.1f, %x, %b'.format(['a', 2, 1.25, 255, 5]) == 'a is 2, 1.2, ff, 101'",
@@ -154,6 +155,8 @@ TRUE = {
         "device.attributes['x'].?model.orValue('none') == 'none' && !device.attributes['x'].?model.hasValue()",
         "{'a': 1}[?'b'].orValue(2) == 2 && [1][?0].value() == 1",
         "![1][?1].hasValue() && {'a': {'b': 1}}.?a.b.value() == 1",
+        "device.attributes['gpu.example.com'].model.orValue('') == 'A100'",
+        "optional.of(1).orValue(1 / 0) == 1 && optional.of(1).or(optional.of(1 / 0)).value() == 1",
         "optional.of(1).or(optional.none()).value() == 1 && optional.ofNonZeroValue(0).orValue(5) == 5",
         "optional.of(1).optMap(x, x + 1).value() == 2 && [1, 2].first().value() == 1 && ![].last().hasValue()",
     ],
@@ -211,6 +214,13 @@ def test_holds(text: str) -> None:
         ("'abc'.charAt(4) == ''", "index out of range"),
         ("[].map(x, 1).min() == 1", "empty list"),
         ("optional.none().value() == 1", "optional.none() dereference"),
+        ("(device.driver == 'x' ? quantity('1') : null).isInteger()", "no such overload: isInteger(null_type)"),
+        ("(device.driver == 'x' ? device : null).driver == ''", "no such overload: select(null_type, string)"),
+        ("optional.of(null).orValue(quantity('1')).isInteger()", "no such overload: isInteger(null_type)"),
+        ("dyn(optional.of('a')).orValue(1) + 1 == 2", "no such overload: _+_(string, int)"),
+        ("dyn(optional.of('a')).or(optional.of(1)).value() + 1 == 2", "no such overload: _+_(string, int)"),
+        ("dyn(optional.of(['a'])).orValue([1])[0] + 1 == 2", "no such overload: _+_(string, int)"),
+        ("dyn(1).or(optional.of(1)).hasValue()", "no such overload: hasValue(int)"),
         ("'a'.find(device.driver + '(') == ''", "missing closing ) in the pattern"),
         ("cel.bind(x, 1 / 0, x == 1)", "division by zero"),
         ("[1, 2].all(x, 1 / 0 > x)", "division by zero"),
@@ -372,7 +382,7 @@ def test_nothing_absorbs_the_end_of_the_budget() -> None:
 
 
 def test_many_evaluations_may_be_dear_only_now_and_then() -> None:
-    dear = compile_selector("lists.range(1000).all(i, lists.range(90).all(j, i + j >= 0))")
+    dear = compile_selector("lists.range(1000).all(i, lists.range(150).all(j, i + j >= 0))")
     cheap = compile_selector("device.attributes.all(name, name != '')")
     purse = Purse(200)
     assert all(cheap.matches(GPU, purse) for _ in range(5000))
@@ -382,14 +392,16 @@ def test_many_evaluations_may_be_dear_only_now_and_then() -> None:
         dear.matches(GPU, purse)
     assert purse.left == 200
     assert all(cheap.matches(GPU, purse) for _ in range(100))
-    assert dear.matches(GPU)
+    assert purse.left > 200
+    purse.refill(100_000)
+    assert purse.left == 100_000
 
 
 def test_what_is_known_of_a_pattern_costs_little() -> None:
     """A usual pattern is looked for in texts of thousands of devices."""
     selector, purse = compile_selector("device.attributes['gpu.example.com'].model.matches('^A1.*(0|1)$')"), Purse(10)
     assert all(selector.matches(GPU, purse) for _ in range(5000))
-    assert purse.left > 250_000
+    assert purse.left > 900_000
 
 
 def test_expressions_are_kept_but_not_all() -> None:
