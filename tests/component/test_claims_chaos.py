@@ -77,8 +77,10 @@ def claimants(folder: Path, seed: int) -> Iterator[Claimants]:
             cluster.client.create(RESOURCE_CLAIM_TEMPLATES, claim_template(f"claim-{count}", count), "default")
         made = Claimants(box, cluster, seed)
         made.add_nodes("n0", "n1", "n2", "n3")
-        yield made
-        made.witness.stop()
+        try:
+            yield made
+        finally:
+            made.witness.stop()
 
 
 @pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)
