@@ -22,7 +22,7 @@ _PATIENCE: Final = 500_000
 _MORE: Final = 100_000
 
 TOGETHER: Final = "each request could be satisfied alone, but not all together, or not within their constraints"
-_MOST_ASKS: Final = 1024
+_MOST_ASKS: Final = 256
 _MOST_OUTCOMES: Final = 4096
 # Devices come and go; an ask that has seen so many kinds of them is compiled anew.
 _MOST_FACES: Final = 65536
