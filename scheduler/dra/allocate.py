@@ -11,7 +11,7 @@ from kubenexus.scheduler.dra.in_use import InUse
 from kubenexus.scheduler.dra.inventory import Inventory, Reachable
 from kubenexus.scheduler.dra.result import Grant, Pick, ShareIds, grant
 from kubenexus.scheduler.dra.search import TOO_LONG, UNFINISHED, Search
-from kubenexus.scheduler.dra.suits import Suit, face, seen, suit
+from kubenexus.scheduler.dra.suits import face, seen
 from kubenexus.scheduler.dra.words import shortage
 
 BUDGET: Final = 200_000
@@ -131,10 +131,8 @@ class Allocator:
 
     def _picks(self, ask: Ask, reachable: Reachable, places: Sequence[Place]) -> Found:
         made: list[list[Pick]] = [[] for _ in ask.claims]
-        for claim, option, number in places:
-            device = reachable.devices[number]
-            suited = suit(ask, option, device)
-            made[claim].append(Pick(option, device, suited.portion if isinstance(suited, Suit) else None))
+        for claim, option, number, portion in places:
+            made[claim].append(Pick(option, reachable.devices[number], portion))
         return tuple(tuple(one) for one in made)
 
 
