@@ -11,7 +11,7 @@ from kubenexus.scheduler.dra.in_use import InUse
 from kubenexus.scheduler.dra.inventory import Inventory, Reachable
 from kubenexus.scheduler.dra.result import Grant, Pick, ShareIds, grant
 from kubenexus.scheduler.dra.search import TOO_LONG, UNFINISHED, Search
-from kubenexus.scheduler.dra.suits import Suit, face, seen, suit
+from kubenexus.scheduler.dra.suits import face, seen
 from kubenexus.scheduler.dra.words import shortage
 
 BUDGET: Final = 200_000
@@ -22,7 +22,7 @@ _PATIENCE: Final = 500_000
 _MORE: Final = 100_000
 
 TOGETHER: Final = "each request could be satisfied alone, but not all together, or not within their constraints"
-_MOST_ASKS: Final = 1024
+_MOST_ASKS: Final = 256
 _MOST_OUTCOMES: Final = 4096
 # Devices come and go; an ask that has seen so many kinds of them is compiled anew.
 _MOST_FACES: Final = 65536
@@ -131,10 +131,8 @@ class Allocator:
 
     def _picks(self, ask: Ask, reachable: Reachable, places: Sequence[Place]) -> Found:
         made: list[list[Pick]] = [[] for _ in ask.claims]
-        for claim, option, number in places:
-            device = reachable.devices[number]
-            suited = suit(ask, option, device)
-            made[claim].append(Pick(option, device, suited.portion if isinstance(suited, Suit) else None))
+        for claim, option, number, portion in places:
+            made[claim].append(Pick(option, reachable.devices[number], portion))
         return tuple(tuple(one) for one in made)
 
 

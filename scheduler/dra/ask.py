@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from kubenexus.common.cel import Purse
 from kubenexus.common.objects import Constraint, DeviceClassView, DeviceRequest, RequestChoice, ResourceClaimView
+from kubenexus.common.objects.reading import Amounts
 
 MOST_DEVICES: Final = 32
 """of one claim, as the API allows"""
@@ -58,11 +59,12 @@ class Option:
 
 
 class Place(NamedTuple):
-    """A device (its number among those of the node) for an option of a claim's request."""
+    """A device (its number among those of the node) for an option of a claim's request, and what it takes of it."""
 
     claim: int
     option: Option
     device: int
+    portion: Amounts | None
 
 
 class ClaimAsk(NamedTuple):

@@ -78,10 +78,14 @@ class Inventory:
         return self._local.setdefault(node, {}) if node else self._shared
 
     def _forget(self, changed: PoolId) -> None:
-        """Drop what is kept of the nodes that a pool is for."""
-        nodes = {one.view.reach.node for one in self._pools[changed].values()}
-        if "" in nodes:
+        """Drop what is kept of the nodes that a pool is for; of all, where a selector cannot be read."""
+        slices = self._pools[changed].values()
+        nodes = {one.view.reach.node for one in slices}
+        if any(map(_unreadable, slices)):
             self._reachable.clear()
+        elif "" in nodes:
+            kept = self._reachable.items()
+            nodes = {name for name, (labels, _) in kept if any(one.concerns(name, labels) for one in slices)}
         for node in nodes:
             self._reachable.pop(node, None)
 

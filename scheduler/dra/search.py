@@ -5,7 +5,7 @@ does; the first way to satisfy all is taken. It does not recurse, and it ends: a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Final
 
 from kubenexus.scheduler.dra.ask import MOST_DEVICES, Ask, NoDevices, Option, Place
@@ -83,11 +83,16 @@ class Search:
         try:
             self._prepare()
             if self._walk():
-                return tuple(Place(one.claim, one.option, one.place) for one in self._path)
+                return tuple(self._places())
         except _Stop as stop:
             return stop.why
         invalid = any(pool.problem and not pool.incomplete for pool in self._reachable.pools)
         return NoDevices(INVALID if invalid else SHORT)
+
+    def _places(self) -> Iterator[Place]:
+        for one in self._path:
+            assert one.taken is not None, "every level on the path has taken a device"
+            yield Place(one.claim, one.option, one.place, one.taken.portion)
 
     def _walk(self) -> bool:
         level = self._open(0, 0)

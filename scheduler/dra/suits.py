@@ -62,7 +62,7 @@ def seen(ask: Ask, device: Device) -> Seen:
     found: Seen | None = device.known.get(ask)
     if found is None:
         found = _look(ask, device)
-        if SPENT not in found.suits:
+        if found.suits[:1] != (SPENT,):
             if sum(len(one.suits) for one in device.known.values()) >= _MOST_KNOWN:
                 device.known.clear()
             device.known[ask] = found
@@ -70,9 +70,9 @@ def seen(ask: Ask, device: Device) -> Seen:
 
 
 def _look(ask: Ask, device: Device) -> Seen:
-    if ask.purse.spent:
+    suits = () if ask.purse.spent else tuple(_suit(ask, option, device) for option in ask.options)
+    if not suits or SPENT in suits:
         return Seen((SPENT,) * len(ask.options), 0, ask.faces.setdefault(SPENT, len(ask.faces)))
-    suits = tuple(_suit(ask, option, device) for option in ask.options)
     meant = sum(1 << number for number, one in enumerate(suits) if isinstance(one, Suit))
     if device.view.shareable:
         return Seen(suits, meant, -1)

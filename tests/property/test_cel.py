@@ -77,7 +77,8 @@ int({0}) == 1|uint({0}) == 1u|double({0}) == 1.0|string({0}) == ''|bool({0})|byt
 {0}.add({1}) == {1}|'%s %d'.format([{0}, {1}]) == ''|semver({0}) == {1}|isQuantity({0})|{0}.orValue({1}) == {1}|
 {0}.value() == {1}|{{{0}: {1}}} == {1}|[{0}] == [{1}]|dyn({0}).all(x, x == {1})|dyn({0}).map(x, x) == {1}|
 {0}.charAt({1}) == ''|{0}.slice({1}, {1}) == {0}|lists.range({0}) == {1}|{0}.first() == {1}|{0}.trim() == {1}|
-{0}.lowerAscii() == {1}|{0}.includes({1})
+{0}.lowerAscii() == {1}|{0}.includes({1})|{0}.orValue(1) + 1 == 2|{0}.orValue(device).driver == ''|
+{0}.or(optional.of(1)).value() + 1 == 2|(dyn({0}) == 1 ? null : quantity('1')).isInteger()|{0}.?driver == {1}
 """
 FORMS = st.sampled_from([form.strip() for form in OPERATIONS.split("|")])
 

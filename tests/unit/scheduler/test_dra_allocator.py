@@ -167,17 +167,15 @@ def test_claims_that_nobody_can_satisfy_are_refused_at_once(broken: ClaimBuilder
 FATAL: dict[str, tuple[ClaimBuilder, str]] = {
     "a selector that does not compile": (
         claim("a").request("r", selectors=["nonsense"]),
-        "a selector of the request r cannot be evaluated on a device: undeclared reference to 'nonsense' (in container "
-        "''), at line 1, column 1 (for instance gpu.example.com/n/gpu-0)",
+        "a selector of the request r cannot be evaluated on a device: undeclared reference to 'nonsense'",
     ),
     "a selector without an answer": (
         claim("a").request("r", selectors=['device.attributes["gpu.example.com"].speed > 1']),
-        "a selector of the request r cannot be evaluated on a device: no such key: speed (for instance "
-        "gpu.example.com/n/gpu-0)",
+        "a selector of the request r cannot be evaluated on a device: no such key: speed",
     ),
     "a constraint against all": (
         claim("a").request("r", count=None).constraint("matchAttribute", "gpu.example.com/numa"),
-        "the request r asks for all devices, and a constraint is against one (for instance gpu.example.com/n/gpu-2)",
+        "the request r asks for all devices, and a constraint is against one",
     ),
 }
 
@@ -188,7 +186,9 @@ def test_what_goes_wrong_in_a_search_ends_it(broken: ClaimBuilder, why: str) -> 
     found = where.find(ask(where, broken), "n", {})
     assert isinstance(found, NoDevices)
     assert found.fatal
-    assert str(found) == why
+    assert found.reason.startswith(why)
+    assert str(found) == f"{found.reason} (for instance {found.where})"
+    assert found.where.startswith("gpu.example.com/n/gpu-")
 
 
 def test_all_devices_of_a_pool_that_is_being_updated_cannot_be_had() -> None:
@@ -356,7 +356,15 @@ def test_devices_of_several_nodes_can_be_used_where_all_selectors_match() -> Non
 
 @pytest.mark.parametrize(
     ("amount", "text"),
-    [(0, "0"), (3, "3"), (1000, "1000"), (1024, "1Ki"), (3 << 29, "1536Mi"), (Fraction(1, 2), "500m")],
+    [
+        (0, "0"),
+        (3, "3"),
+        (1000, "1000"),
+        (1024, "1Ki"),
+        (3 << 29, "1536Mi"),
+        (Fraction(1, 2), "500m"),
+        (1 << 63, f"{1 << 63}"),
+    ],
 )
 def test_amounts_are_written_short_and_exactly(amount: int | Fraction, text: str) -> None:
     assert written(Fraction(amount)) == text

@@ -16,6 +16,7 @@ LABELS = {"zone": "a"}
 NOWHERE: Obj = {"nodeName": None}
 IN_ZONE_A = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}
 IN_ZONE_B = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}]}
+UNREADABLE = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Near", "values": ["a"]}]}]}
 
 
 def made(name: str, *devices: str, pool: str = "p", of: int = 1, generation: int = 1, **spec: Any) -> SliceBuilder:
@@ -132,8 +133,7 @@ def test_pools_are_used_by_name_and_those_that_need_preparing_last() -> None:
 
 
 def test_a_selector_that_cannot_be_read_is_said() -> None:
-    broken = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Near", "values": ["a"]}]}]}
-    reachable = inventory(made("s", "a", **NOWHERE, nodeSelector=broken)).reachable("n", LABELS)
+    reachable = inventory(made("s", "a", **NOWHERE, nodeSelector=UNREADABLE)).reachable("n", LABELS)
     assert reachable.devices == ()
     assert reachable.problem.startswith("the ResourceSlice s has a node selector that cannot be read: ")
 
@@ -144,6 +144,10 @@ CHANGES: dict[str, tuple[SliceBuilder, bool]] = {
     "another node's slice": (made("s2", "b", nodeName="m", pool="q"), False),
     "another slice of the pool": (made("s2", "b", nodeName="m"), True),
     "a slice for all nodes": (made("s2", "b", pool="q", **NOWHERE, allNodes=True), True),
+    "a slice for its zone": (made("s2", "b", pool="q", **NOWHERE, nodeSelector=IN_ZONE_A), True),
+    "a slice for another zone": (made("s2", "b", pool="q", **NOWHERE, nodeSelector=IN_ZONE_B), False),
+    "the pool is elsewhere": (made("s2", "b", generation=2, **NOWHERE, nodeSelector=IN_ZONE_B), True),
+    "a selector that nobody can read": (made("s2", "b", pool="q", **NOWHERE, nodeSelector=UNREADABLE), True),
     "counters of the pool": (counters("s2"), True),
 }
 
