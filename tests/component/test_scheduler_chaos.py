@@ -43,7 +43,7 @@ def crowd(folder: Path, count: int) -> Iterator[tuple[Sandbox, Cluster, Callable
 
         def check() -> None:
             feeder.join(PATIENCE)
-            until(lambda: cluster.bound() >= count - 10 or not box.faults.pending(), PATIENCE)
+            until(lambda: cluster.bound() >= count - 10 or not box.faults.pending, PATIENCE)
             box.faults.clear()  # or the last pod would meet all that is left of it, and wait longer each time
             until(lambda: cluster.bound() == count, PATIENCE)
             until(lambda: len(witness.nodes) == count, PATIENCE)
