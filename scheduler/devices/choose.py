@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from kubenexus.scheduler.devices.islands import kept
-from kubenexus.scheduler.devices.links import Layout, bits
+from kubenexus.scheduler.devices.links import Layout, bits, mask_of
 
 
 class Choice(NamedTuple):
@@ -43,7 +43,19 @@ def _best(layout: Layout, free: int, count: int, must: int) -> int:
     linked = _best_linked(layout, free, count, _options(layout, free, count, must))
     left = {mask: (kept(layout, free & ~mask), worth(layout, free & ~mask)) for mask in linked}
     most = max(left.values())
-    return min((mask for mask in linked if left[mask] == most), key=lambda mask: _last(layout, mask))
+    found = (_near_nics(layout, mask, free, must) for mask in linked if left[mask] == most)
+    return min(found, key=lambda mask: _last(layout, mask))
+
+
+def _near_nics(layout: Layout, mask: int, free: int, must: int) -> int:
+    """The same, with twins in place of some if these are nearer to network cards."""
+    if not any(layout.nics):
+        return mask
+    found = mask & must
+    for twins in layout.symmetry.twins:
+        able = sorted(bits(twins.mask & free & ~must), key=lambda index: (-layout.nics[index], index))
+        found |= mask_of(able[: (mask & twins.mask & ~must).bit_count()])
+    return found
 
 
 def _last(layout: Layout, mask: int) -> tuple[int, tuple[int, ...]]:
@@ -86,9 +98,14 @@ def worth(layout: Layout, mask: int) -> int:
 
 @lru_cache(maxsize=1 << 17)
 def divided(layout: Layout, free: int, size: int) -> int:
-    """The most that the links inside groups of that size, and one of what remains, can be worth together."""
+    """The most that the links inside groups of that size, and one of what remains, can be worth together.
+
+    An estimate where there are too many divisions to look at each.
+    """
     if size == 1 or free.bit_count() <= size:
         return worth(layout, free) if size > 1 else 0
+    if layout.is_various(free):
+        return _bound(layout, free, size)
     alike = layout.symmetry.canonical(free)
     if alike != free:
         return divided(layout, alike, size)

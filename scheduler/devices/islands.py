@@ -127,4 +127,6 @@ def _most(layout: Layout, free: int, size: int) -> int:
             best = max(best, 1 + _most(layout, free & ~group, size))
             if best == bound:
                 return best
+    if best and layout.is_various(free):  # too many to look at each
+        return best
     return max(best, _most(layout, free ^ low, size))

@@ -22,8 +22,8 @@ PCIE: Final = {PairClass.PIX: 500, PairClass.PXB: 400, PairClass.PHB: 300, PairC
 SAME_NUMA: Final = 9
 FARTHEST: Final = 37
 """from this distance on no NUMA node is closer than any other (10 is local)"""
-MOST_KINDS: Final = 10
-"""with more kinds of free GPUs than this there are too many sets of them to look at each"""
+MOST_SETS: Final = 8192
+"""with more sets of free GPUs that differ there are too many to look at each: 13 GPUs of which no two are alike"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,12 +53,16 @@ class Layout:
         """What remains of the islands when only these GPUs are left: some may fall apart."""
         return _components(free, self.joins)
 
+    def is_various(self, free: int) -> bool:
+        """Whether there are too many sets of these GPUs to look at each."""
+        return self.symmetry.variety(free) > MOST_SETS
+
     def sets(self, free: int, count: int, must: int = 0) -> Iterable[int]:
         """The sets of that size, with all of `must`, to choose from: all that differ in more than twins.
 
         On a machine that has no likeness to those that are built these would be too many: then one grown from each GPU.
         """
-        if self.symmetry.kinds(free) <= MOST_KINDS:
+        if not self.is_various(free):
             return self.symmetry.subsets(free, count, must)
         starts = [must] if must else [1 << gpu for gpu in bits(free)]
         return {_grown(self, free, count, start) for start in starts}
@@ -138,7 +142,7 @@ def _layout(seats: tuple[_Seat, ...], distances: _Distances, links_else: int | N
         worths=tuple(tuple(link.worth for link in row) for row in table),
         joins=joins,
         islands=_components(mask_of(order), joins),
-        symmetry=symmetry_of(order, lambda one, other: (table[one][other], near[one], near[other])),
+        symmetry=symmetry_of(order, lambda one, other: table[one][other]),
         nics=tuple(near.get(index, 0) for index in width),
     )
 

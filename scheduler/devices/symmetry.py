@@ -8,10 +8,11 @@ a few hundred differ in more than names.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from math import prod
 from typing import NamedTuple
 
 Link = Callable[[int, int], object]
-"""what joins two GPUs, and all that tells the first from the second"""
+"""what joins two GPUs, the same in both directions"""
 
 
 class Alike(NamedTuple):
@@ -41,9 +42,9 @@ class Symmetry(NamedTuple):
                 mask ^= (was ^ part) << shift
         return mask
 
-    def kinds(self, free: int) -> int:
-        """How many of the free GPUs are not twins of each other."""
-        return sum(1 for twins in self.twins if twins.mask & free)
+    def variety(self, free: int) -> int:
+        """How many sets of the free GPUs, of any size, differ in more than twins."""
+        return prod((twins.mask & free).bit_count() + 1 for twins in self.twins)
 
     def subsets(self, free: int, count: int, must: int = 0) -> Iterator[int]:
         """The sets of that size with all of `must`; of those that differ only in twins the one of lowest indices."""

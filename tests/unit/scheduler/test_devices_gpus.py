@@ -103,6 +103,32 @@ def test_of_equal_sets_the_one_near_network_cards(
     assert chosen(layout_of(NodeTopology(gpus=cards, nics=nics)), 2) == expected
 
 
+@pytest.mark.parametrize(
+    ("busy", "must", "expected"),
+    [((), (), [6, 7]), ((6,), (), [0, 7]), ((), (2,), [2, 6])],
+    ids=["all free", "one is taken", "one is given"],
+)
+def test_of_gpus_that_are_all_alike_those_near_network_cards(
+    busy: tuple[int, ...], must: tuple[int, ...], expected: list[int]
+) -> None:
+    links = [link_row(0 if i == j else 18 for j in range(8)) for i in range(8)]
+    cards = tuple(Gpu(index=i, numa=0, peer_links=links[i]) for i in range(8))
+    layout = layout_of(NodeTopology(gpus=cards, nics=(Nic(index=0, gpu_classes="NNNNNNII"),)))
+    assert chosen(layout, 2, busy, must) == expected
+
+
+@pytest.mark.parametrize("count", [24, 48])
+def test_machine_of_very_many_unlike_gpus_is_not_searched_for_ever(count: int) -> None:
+    """No two alike: there are more sets than could be looked at."""
+    links = [link_row(0 if i == j else 1 + (i * j + i + j) % 7 for j in range(count)) for i in range(count)]
+    layout = layout_of(NodeTopology(gpus=tuple(Gpu(index=i, peer_links=links[i]) for i in range(count))))
+    for size in (2, 5, 8):
+        found = choose(layout, layout.everything, size)
+        assert found is not None
+        assert found.mask.bit_count() == size
+        assert sum(islands(layout, layout.everything & ~found.mask)) > 0
+
+
 def test_machines_that_are_linked_alike_share_a_layout() -> None:
     one = machines.dgx_h100()
     cards = tuple(replace(gpu, uuid=f"other-{gpu.index}", pci_bus_id=None) for gpu in one.gpus or ())
