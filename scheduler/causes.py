@@ -14,7 +14,7 @@ _KINDS: Final = {
     "ReplicaSet": Event.SELECTOR,
     "StatefulSet": Event.SELECTOR,
     "ReplicationController": Event.SELECTOR,
-    "Namespace": Event.NAMESPACE_LABELS,
+    "Namespace": Event.NAMESPACE,
     "PersistentVolumeClaim": Event.PVC,
     "PersistentVolume": Event.PV,
     "StorageClass": Event.STORAGE_CLASS,

@@ -162,6 +162,7 @@ class World:
             self.state.set_node(value)
         elif kind == "Namespace":
             self.state.set_namespace(key, value.meta.labels)
+            self.state.objects.note_namespace(key, value.meta.annotations)
         elif kind == "ResourceSlice":
             self.state.set_slice(key, value.machine)
             if value.devices is not None:
@@ -176,6 +177,7 @@ class World:
             self.state.remove_node(key)
         elif kind == "Namespace":
             self.state.set_namespace(key, None)
+            self.state.objects.note_namespace(key, {})
         elif kind == "ResourceSlice":
             self.state.set_slice(key, None)
             self.state.objects.slices.remove(key)

@@ -20,10 +20,10 @@ INTENSIVE_MEMORY: Final = 16 * GIB
 INTENSIVE_MEMORY_PER_CORE: Final = 4 * GIB
 STRICT: Final = frozenset((NumaPolicy.RESTRICTED, NumaPolicy.SINGLE_NUMA, NumaPolicy.ISOLATED))
 """the policies that refuse nodes"""
+_POLICIES: Final = (v.NUMA_POLICY, v.NUMA_POLICY_ALIAS)
 _WISHES: Final = frozenset(
     (
-        v.NUMA_POLICY,
-        v.NUMA_POLICY_ALIAS,
+        *_POLICIES,
         v.NUMA_RESOURCES,
         v.NUMA_AFFINITY,
         v.NUMA_ANTI_AFFINITY,
@@ -56,6 +56,8 @@ class Ask(NamedTuple):
     """CPUs that a kubelet with the static policy gives to it alone"""
     gpus: int = 0
     policy: NumaPolicy = NumaPolicy.BEST_EFFORT
+    inherited: bool = False
+    """whether the policy is its namespace's"""
     aligned: Amounts = ()
     """the places in `RESOURCES` of what must come from one set of NUMA nodes"""
     aligned_gpus: bool = True
@@ -99,18 +101,31 @@ class Unusable(NamedTuple):
     reason: str
 
 
-def read_ask(pod: PodView, gpu_resources: Collection[str], *, kubelets: bool = False) -> Ask | Unusable | None:
-    """What the pod asks for; None if NUMA nodes and GPUs are nothing to it, nor (with `kubelets`) to a kubelet."""
+def read_ask(
+    pod: PodView, gpu_resources: Collection[str], default: NumaPolicy | None = None, *, kubelets: bool = False
+) -> Ask | Unusable | None:
+    """What the pod asks for; None if NUMA nodes and GPUs are nothing to it, nor (with `kubelets`) to a kubelet.
+
+    `default` is the policy of pods that name none, for those of which a kubelet can pin something.
+    """
     named = not _WISHES.isdisjoint(pod.annotations)
     requests, exclusive = pod.spec.requests, pod.spec.needs.exclusive_cpus
     gpus = gpus_of(requests, gpu_resources)
     if not (named or gpus or exclusive):
         return _unknowing(pod) if kubelets and pod.spec.needs.qos is Qos.GUARANTEED else None
     try:
-        ask = _read(pod, gpus, gpu_resources)
+        ask = _with_default(_read(pod, gpus, gpu_resources), pod.annotations, default)
     except v.VocabularyError as error:
         return Unusable(str(error))
     return ask if gpus or kubelets or ask.policy is not NumaPolicy.NONE else None
+
+
+def _with_default(ask: Ask, notes: Mapping[str, str], default: NumaPolicy | None) -> Ask:
+    if default is None or not (ask.gpus or ask.exclusive) or any(key in notes for key in _POLICIES):
+        return ask
+    if default is NumaPolicy.ISOLATED and not ask.amounts[RESOURCES.index(CPU)]:
+        return ask  # it would take a NUMA node for nothing; the webhook warns
+    return ask._replace(policy=default, inherited=True)
 
 
 def _unknowing(pod: PodView) -> Ask:
@@ -166,7 +181,7 @@ def _parts(needs: NeedsView, gpu_resources: Collection[str]) -> tuple[Part, ...]
 
 
 def _policy(notes: Mapping[str, str]) -> NumaPolicy:
-    for key in (v.NUMA_POLICY, v.NUMA_POLICY_ALIAS):
+    for key in _POLICIES:
         if key in notes:
             return v.parse_numa_policy(key, notes[key])
     return NumaPolicy.BEST_EFFORT

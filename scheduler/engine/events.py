@@ -27,7 +27,7 @@ class Event(Enum):
     POD_SHRUNK = auto()
     POD_SEATS = auto()
     """a pod has other NUMA nodes or GPUs than it was thought to have"""
-    NAMESPACE_LABELS = auto()
+    NAMESPACE = auto()
     SELECTOR = auto()
     """a service or a controller with its selector"""
     PVC = auto()
@@ -72,14 +72,14 @@ _CURES: Final[Mapping[str, frozenset[Event]]] = {
     "NodeDeclaredFeatures": frozenset((Event.NODE_FEATURES,)),
     "KubeletRejections": frozenset((Event.REJECTION_LIFTED,)),
     "NetworkFabric": frozenset((Event.NODE_LABELS, Event.NODE_ALLOCATABLE, Event.POD_DELETED, Event.POD_SHRUNK)),
-    "NUMATopology": _MACHINES,
+    "NUMATopology": _MACHINES | {Event.NAMESPACE},
     "GPUTopology": _MACHINES,
     "VolumeRestrictions": frozenset((Event.POD_DELETED, Event.PVC)),
     "VolumeZone": _VOLUMES | {Event.NODE_LABELS},
     "NodeVolumeLimits": _VOLUMES | {Event.POD_DELETED, Event.CSI_NODE, Event.CSI_DRIVER, Event.VOLUME_ATTACHMENT},
     "VolumeBinding": _VOLUMES | {Event.NODE_LABELS, Event.CSI_NODE, Event.CSI_DRIVER, Event.CSI_CAPACITY},
     "PodTopologySpread": _PODS | {Event.NODE_REMOVED, Event.NODE_LABELS, Event.NODE_TAINTS, Event.SELECTOR},
-    "InterPodAffinity": _PODS | {Event.NODE_LABELS, Event.NAMESPACE_LABELS},
+    "InterPodAffinity": _PODS | {Event.NODE_LABELS, Event.NAMESPACE},
     "DynamicResources": frozenset(
         (
             Event.RESOURCE_CLAIM,

@@ -20,6 +20,7 @@ from kubenexus.common.objects import (
     StorageClassView,
     VolumeAttachmentView,
 )
+from kubenexus.common.vocabulary import NumaPolicy
 from kubenexus.common.wire import KubeletSettings, decode_kubelet
 from kubenexus.scheduler.engine.claims import Claims, Slices
 from kubenexus.scheduler.engine.table import Table
@@ -53,6 +54,16 @@ class Objects:
 
         self.kubelets = Table[KubeletSettings]()
         """of the nodes whose kubelet, by their labels, refuses pods on account of NUMA nodes or cores"""
+
+        self.numa_policies = Table[NumaPolicy]()
+        """by namespace: of its pods that name none"""
+
+    def note_namespace(self, name: str, annotations: Mapping[str, str]) -> None:
+        """What a namespace's annotations say of its pods; none if it went. What cannot be read says nothing."""
+        try:
+            self.numa_policies.set(name, v.parse_numa_policy(v.DEFAULT_NUMA_POLICY, annotations[v.DEFAULT_NUMA_POLICY]))
+        except (KeyError, v.VocabularyError):
+            self.numa_policies.remove(name)
 
     def note_kubelet(self, node: str, labels: Mapping[str, str]) -> None:
         """What a node's labels say of its kubelet; none if it went."""

@@ -86,7 +86,7 @@ class ResourceFragmentation(NodePlugin[Term]):
         self._questions = [OfSize(size, self._args.gpu_resources) for size in SIZES]
 
     def reads(self, pod: PodView) -> tuple[str, ...]:
-        return ("gpu_mixes",) if gpus_of(pod.spec.requests, self._args.gpu_resources) else ()
+        return ("gpu_mixes", "numa_policies") if gpus_of(pod.spec.requests, self._args.gpu_resources) else ()
 
     def compile(self, pod: PodView, state: State) -> Term | None:
         ask = ask_of(pod, state, self._args)

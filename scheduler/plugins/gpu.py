@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kubenexus.common.objects import PodView
 from kubenexus.common.vocabulary import GPU_ASSIGNED, TOPOLOGY_HASH
-from kubenexus.scheduler.devices.ask import Ask
+from kubenexus.scheduler.devices.ask import Ask, gpus_of
 from kubenexus.scheduler.devices.fit import Fit, Refused
 from kubenexus.scheduler.devices.islands import joined
 from kubenexus.scheduler.devices.links import bits
@@ -31,6 +31,9 @@ class GPUTopology(NodePlugin[Ask | Barred]):
 
     def __init__(self, args: Mapping[str, Any]) -> None:
         self._args = read_args(DeviceArgs, args)
+
+    def reads(self, pod: PodView) -> tuple[str, ...]:
+        return ("numa_policies",) if gpus_of(pod.spec.requests, self._args.gpu_resources) else ()
 
     def compile(self, pod: PodView, state: State) -> Ask | Barred | None:
         ask = ask_of(pod, state, self._args)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from kubenexus.common.objects import PodView, Qos
-from kubenexus.common.vocabulary import NUMA_ASSIGNED, TOPOLOGY_HASH, NumaPolicy
+from kubenexus.common.vocabulary import NUMA_ASSIGNED, NUMA_POLICY, TOPOLOGY_HASH, NumaPolicy
 from kubenexus.scheduler.devices.ask import Ask, gpus_of
 from kubenexus.scheduler.devices.fit import Fit
 from kubenexus.scheduler.devices.words import numa_detail, numa_reason
@@ -28,7 +28,7 @@ class NUMATopology(NodePlugin[Ask | Barred]):
 
     def reads(self, pod: PodView) -> tuple[str, ...]:
         concerned = pod.spec.needs.qos is Qos.GUARANTEED or gpus_of(pod.spec.requests, self._args.gpu_resources)
-        return ("kubelets",) if concerned else ()
+        return ("kubelets", "numa_policies") if concerned else ()
 
     def compile(self, pod: PodView, state: State) -> Ask | Barred | None:
         kubelets = bool(state.objects.kubelets)
@@ -66,4 +66,6 @@ class NUMATopology(NodePlugin[Ask | Barred]):
         if not isinstance(found, Fit) or not found.numa or known is None:
             return None
         notes = {NUMA_ASSIGNED: ",".join(map(str, found.numa)), TOPOLOGY_HASH: known.digest}
+        if isinstance(term, Ask) and term.inherited:
+            notes[NUMA_POLICY] = term.policy  # what it was placed by stays true, whatever becomes of the namespace
         return Seats({key: text for key, text in notes.items() if text})

@@ -42,7 +42,7 @@ class Seats:
 def ask_of(pod: PodView, state: State, args: DeviceArgs, *, kubelets: bool = False) -> Ask | Barred | None:
     """What a pod asks of NUMA nodes and GPUs, or (with `kubelets`) what a kubelet may refuse to it."""
     state.devices.recognise(args.gpu_resources)
-    found = read_ask(pod, args.gpu_resources, kubelets=kubelets)
+    found = read_ask(pod, args.gpu_resources, state.objects.numa_policies.get(pod.namespace), kubelets=kubelets)
     return Barred(found.reason.rstrip(".")) if isinstance(found, Unusable) else found
 
 
