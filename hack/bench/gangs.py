@@ -172,9 +172,7 @@ def profile(size: int) -> None:
 def show(size: int) -> None:
     print(f"{size:,} nodes of {GPUS} GPUs")
     seconds, _ = timed(lambda: learn(cluster(size, busy=True)[0]))
-    print(
-        f"{seconds * 1000:9,.0f} ms  making and reading them; a scheduler does that when it starts"
-    )
+    print(f"{seconds * 1000:9,.0f} ms  making and reading them; a scheduler does that when it starts")
     for what, seconds, target in cases(size):
         verdict = ("met" if seconds < target else "MISSED") if size == NODES else "targets are for 5,000 nodes"
         print(f"{seconds * 1000:9,.0f} ms  {what} (target {target * 1000:,.0f} ms: {verdict})")
