@@ -357,7 +357,8 @@ def parse_int(key: str, text: str, low: int, high: int) -> int:
     """A plain decimal number between two bounds, both allowed."""
     number = _integer(text, low, high)
     if number is None:
-        raise _refusal(key, text, f"not a whole number: write one from {low} to {high}.")
+        problem = "not in range" if re.fullmatch(r"-?[0-9]+", text) else "not a whole number"
+        raise _refusal(key, text, f"{problem}: write one from {low} to {high}.")
     return number
 
 

@@ -45,7 +45,9 @@ def numa_reason(ask: Ask, refused: Refused) -> str:
         case NumaPolicy.ISOLATED:
             return f"node(s) without a NUMA node{_other_than(ask)} that no other pod uses and that {room}"
         case NumaPolicy.RESTRICTED:
-            return f"node(s) without a smallest possible set of NUMA nodes that {room}"
+            if refused.hopeless:
+                return f"node(s) whose NUMA nodes are together not large enough for {wanted(ask)}"
+            return f"node(s) without room for {wanted(ask)} in as few NUMA nodes as possible"
     return f"node(s) without a NUMA node{_other_than(ask)} that {room}"
 
 

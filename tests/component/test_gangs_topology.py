@@ -115,7 +115,7 @@ SCENARIOS: list[Any] = [
             *TWELVE_EACH,
             *one(
                 wants("a", "restricted", cpu=8),
-                "1 node(s) without a smallest possible set of NUMA nodes that has room for 8 CPUs and 1Gi memory",
+                "1 node(s) without room for 8 CPUs and 1Gi memory in as few NUMA nodes as possible",
             ),
         ],
         id="N3 restricted does not span where one would do",

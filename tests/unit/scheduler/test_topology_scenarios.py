@@ -122,7 +122,7 @@ SCENARIOS: list[Any] = [
     ),
     pytest.param(
         [machine("n"), *FULL_ENOUGH, wants("a", "restricted", cpu=8)],
-        {"a": "without a smallest possible set of NUMA nodes that has room for 8 CPUs"},
+        {"a": "without room for 8 CPUs and 1Gi memory in as few NUMA nodes as possible"},
         id="N3 restricted does not span when one would do on an empty node",
     ),
     pytest.param(

@@ -59,7 +59,7 @@ def test_a_denied_pod_is_told_what_to_do(tmp_path: Path, capsys: pytest.CaptureF
     assert run(tmp_path, OPTED_IN, pod("bad").gang("g", 0), pod("good")) == NEGATIVE
     out = capsys.readouterr().out
     assert "team/bad: denied" in out
-    assert f"  denied   {v.GANG_MIN_AVAILABLE} is '0', which is not a whole number: write one from 1 to 100000." in out
+    assert f"  denied   {v.GANG_MIN_AVAILABLE} is '0', which is not in range: write one from 1 to 100000." in out
     assert "team/good: admitted" in out
 
 
