@@ -11,26 +11,31 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from ipaddress import ip_address
 from typing import Final
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from kubenexus.common.certificates import (
+    SKEW,
+    Issued,
+    Key,
+    certificate_pem,
+    key_pem,
+    make_authority,
+    make_leaf,
+    named,
+)
 
 AUTHORITY_LIFE: Final = timedelta(days=365)
 LEAF_LIFE: Final = timedelta(days=30)
-SKEW: Final = timedelta(hours=1)
-"""how far the clocks of API servers may be behind ours: certificates begin so long before they are made"""
 SETTLING: Final = timedelta(minutes=10)
 """how long a new authority is made known before it signs"""
 MOST_AUTHORITIES: Final = 4
 AUTHORITY_NAME: Final = "kubenexus-webhook-ca"
 LEAF_NAME: Final = "kubenexus-webhook"
-
-Key = ec.EllipticCurvePrivateKey
 
 
 class Step(StrEnum):
@@ -127,7 +132,7 @@ def trusted(held: Holdings, present: bytes, now: datetime) -> bytes:
 
     Without the latter, a Secret that somebody deleted would make what other replicas serve untrusted at once.
     """
-    ours = [one for one in read_certificates(present) if one.subject == _name(AUTHORITY_NAME)]
+    ours = [one for one in read_certificates(present) if one.subject == named(AUTHORITY_NAME)]
     return _bundle([*read_certificates(held.authorities), *ours], now)
 
 
@@ -142,61 +147,17 @@ def renewed(step: Step, held: Holdings, names: Sequence[str], now: datetime) -> 
 
 
 def _with_authority(held: Holdings, now: datetime) -> Holdings:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = _name(AUTHORITY_NAME)
-    usage = _usage(key_cert_sign=True, crl_sign=True)
-    made = (
-        _builder(name, name, key.public_key(), now, now + AUTHORITY_LIFE)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(usage, critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    bundle = _bundle([made, *read_certificates(held.authorities)], now)
-    return replace(held, authorities=bundle, authority_key=_key_pem(key))
+    made = make_authority(AUTHORITY_NAME, now, now + AUTHORITY_LIFE)
+    bundle = _bundle([made.certificate, *read_certificates(held.authorities)], now)
+    return replace(held, authorities=bundle, authority_key=key_pem(made.key))
 
 
 def _with_leaf(held: Holdings, names: Sequence[str], now: datetime) -> Holdings:
     authority, signing = read_certificates(held.authorities)[0], _read_key(held.authority_key)
     assert signing is not None, "decided by `decide`, or just made"
-    key = ec.generate_private_key(ec.SECP256R1())
     end = min(now + LEAF_LIFE, authority.not_valid_after_utc)
-    # The address is for probes and tests on the machine itself.
-    known_as = [*(x509.DNSName(name) for name in names), x509.IPAddress(ip_address("127.0.0.1"))]
-    made = (
-        _builder(_name(LEAF_NAME), authority.subject, key.public_key(), now, end)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(digital_signature=True), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName(known_as), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key()), critical=False)
-        .sign(signing, hashes.SHA256())
-    )
-    return replace(held, leaf=_pem(made), leaf_key=_key_pem(key))
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, end: datetime
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder(issuer, subject, key, x509.random_serial_number())
-        .not_valid_before(now - SKEW)
-        .not_valid_after(end)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-    )
-
-
-def _usage(*, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=digital_signature,
-        key_cert_sign=key_cert_sign,
-        crl_sign=crl_sign,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
+    made = make_leaf(LEAF_NAME, names, Issued(authority, signing), now, end)
+    return replace(held, leaf=certificate_pem(made.certificate), leaf_key=key_pem(made.key))
 
 
 # --- PEM -------------------------------------------------------------------------------------------------------------
@@ -221,20 +182,7 @@ def _read_key(pem: bytes) -> Key | None:
 def _bundle(certificates: Iterable[x509.Certificate], now: datetime) -> bytes:
     """Each once, the expired left out; not without bound, for it stands in objects of the API."""
     valid = [one for one in dict.fromkeys(certificates) if one.not_valid_after_utc > now]
-    return b"".join(map(_pem, valid[:MOST_AUTHORITIES]))
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _key_pem(key: Key) -> bytes:
-    form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    return key.private_bytes(serialization.Encoding.PEM, form, plain)
-
-
-def _name(common: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+    return b"".join(map(certificate_pem, valid[:MOST_AUTHORITIES]))
 
 
 def _decoded(value: object) -> bytes:

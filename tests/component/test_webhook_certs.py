@@ -9,10 +9,10 @@ from cryptography import x509
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kubenexus.common.certificates import SKEW
 from kubenexus.webhook.certs import (
     MOST_AUTHORITIES,
     SETTLING,
-    SKEW,
     Holdings,
     Step,
     decide,
