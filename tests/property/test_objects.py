@@ -231,8 +231,9 @@ def test_what_no_json_text_can_hold_is_survived() -> None:
 
 
 def test_nothing_stays_behind_when_a_pod_is_gone() -> None:
-    status = {"name": "main", "resources": {"requests": {"cpu": "3"}}}
-    raw = builders.pod("once").label("only", "here").cpu(2).append("status.containerStatuses", status)
+    status = {"name": "main", "resources": {"requests": {"cpu": "3013m"}}}
+    # Pods that are alike share what they have, and other tests keep theirs: no other asks for so much.
+    raw = builders.pod("once").label("only", "here").cpu("2013m").append("status.containerStatuses", status)
     view = project_pod(raw.annotation(vocabulary.GANG_TIMEOUT, "7m").build())
     parts = (view.spec, view.spec.needs, view.usage, view.labels, view.annotations)
     left = [weakref.ref(part) for part in parts]
