@@ -110,6 +110,11 @@ class Machine:
     kubelet: Kubelet | None = None
     """None if it refuses nobody, or nobody knows"""
 
+    @property
+    def withheld(self) -> int:
+        """The GPUs that cannot be given out whole."""
+        return mask_of(range(len(self.vram))) & ~self.layout.everything
+
     def positions(self, ids: Collection[int]) -> tuple[int, ...]:
         """Where the NUMA nodes with these ids are among the zones; ids that it lacks are left out."""
         return tuple([place for place, zone in enumerate(self.zones) if zone.id in ids])
