@@ -60,15 +60,19 @@ def gpu_reason(ask: Ask, refused: Refused) -> str:
     """Why a node has no GPUs for a pod."""
     if refused.unknown:
         return f"node(s) whose {refused.unknown} are not known"
+    return f"node(s) without {_gpus(ask, '' if refused.hopeless else 'free ')}"
+
+
+def _gpus(ask: Ask, free: str = "") -> str:
     size = f" with {amount(ask.vram)} or more each" if ask.vram else ""
-    return f"node(s) without {ask.gpus} {'' if refused.hopeless else 'free '}GPU{'s' * (ask.gpus > 1)}{size}"
+    return f"{ask.gpus} {free}GPU{'s' * (ask.gpus > 1)}{size}"
 
 
 def wanted(ask: Ask) -> str:
     """What must come from the same NUMA nodes."""
     parts = [_piece(RESOURCES[place], ask.amounts[place]) for place in ask.aligned if ask.amounts[place]]
     if ask.gpus and ask.aligned_gpus:
-        parts.append(f"{ask.gpus} GPU{'s' * (ask.gpus > 1)}")
+        parts.append(_gpus(ask))
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts) or "the pod"
 
 
