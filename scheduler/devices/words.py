@@ -115,7 +115,7 @@ def _untaken(machine: Machine, pins: Pins, needs: list[Need], place: int) -> str
         if kind == GPUS:
             free, size = (zone.gpus & (pins.gpus or 0)).bit_count(), zone.whole.gpus
             if free < amount:
-                return f"{free} of {size} GPUs free"
+                return _gpus_free(free, size)
         elif kind == CPUS and left[0] < amount:
             return _too_little(CPU, 1000 * amount, zone.room[0], 1000 * left[0])
         elif kind >= MEMORY and left[kind - 1] < amount:
@@ -191,7 +191,11 @@ def _lacks(spot: Spot, ask: Ask, place: int) -> Iterator[str]:
     here = spot.machine.zones[place].gpus & cards(spot.machine, ask.vram)
     free_gpus = (room.gpus & here).bit_count()
     if free_gpus < room.gpus_here:
-        yield f"{free_gpus} of {here.bit_count()} GPUs free"
+        yield _gpus_free(free_gpus, here.bit_count(), ask.vram)
+
+
+def _gpus_free(free: int, size: int, vram: int = 0) -> str:
+    return f"{free} of {size} GPUs free" if size else f"no GPUs{f' with {amount(vram)}' if vram else ''}"
 
 
 def _piece(resource: str, number: int) -> str:

@@ -399,6 +399,18 @@ EXPLAINED: list[Any] = [
         id="GPUs of no NUMA node that anybody knows",
     ),
     pytest.param(
+        [machine("n", gpus=(0, 0))],
+        wants("a", "single-numa", cpu=2, gpu=2).annotation(v.NUMA_ANTI_AFFINITY, "0"),
+        "(numa 0: to be avoided; numa 1: no GPUs)",
+        id="a NUMA node without GPUs",
+    ),
+    pytest.param(
+        [mixed("n", 80, 80, 40)],
+        wants("a", "single-numa", gpu=5).annotation(v.VRAM_REQUEST, "400Gi"),
+        "(numa 0: 4 of 4 GPUs free; numa 1: 4 of 4 GPUs free; numa 2: no GPUs with 80Gi)",
+        id="a NUMA node without GPUs of that size",
+    ),
+    pytest.param(
         [mixed("n", 80, 80, 40)],
         wants("a", "single-numa", gpu=5).annotation(v.VRAM_REQUEST, "400Gi"),
         "without a NUMA node that is large enough for 1 CPU, 1Gi memory and 5 GPUs with 80Gi or more each",
@@ -532,6 +544,20 @@ def test_n9_members_share_numa_nodes_as_asked(spread: str, expected: list[int]) 
         one.label(v.GANG_MIN_AVAILABLE, "1")
     found = result(machine("n"), *members)
     assert [found[f"m{i}"][1] for i in range(3)] == [[numa] for numa in expected]
+
+
+@pytest.mark.parametrize(("spread", "expected"), [("packed", 1), ("isolated", 0), ("balanced", 0)])
+def test_n9_members_are_where_the_kubelet_put_them(spread: str, expected: int) -> None:
+    first, second = (
+        wants(name, "single-numa", cpu=2)
+        .label(v.GANG_NAME, "g")
+        .label(v.GANG_MIN_AVAILABLE, "1")
+        .annotation(v.GANG_NUMA_SPREAD, spread)
+        for name in ("first", "second")
+    )
+    given = wire.encode_allocations({"default/first": wire.Given((16, 17), (), (1,))})
+    home = machine("n").annotation(v.ALLOCATIONS, given)
+    assert result(home, sits(first, "n", "0"), second)["second"] == ("n", [expected], [])
 
 
 def test_n10_the_default_is_best_effort_whatever_the_workload() -> None:
