@@ -124,6 +124,10 @@ class Machine:
         """The zones (as a mask) that these GPUs belong to."""
         return sum([1 << place for place, zone in enumerate(self.zones) if zone.gpus & gpus])
 
+    def seats(self, ids: Collection[int]) -> int:
+        """The GPUs of the NUMA nodes with these ids."""
+        return sum([zone.gpus for zone in self.zones if zone.id in ids])
+
     def ids(self, zones: Iterable[int]) -> tuple[int, ...]:
         return tuple(self.zones[place].id for place in zones)
 

@@ -9,7 +9,7 @@ far as there is room.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from kubenexus.scheduler.devices.links import bits, mask_of
@@ -70,11 +70,12 @@ class _Books:
     def _take_gpus(self, one: Resident) -> int:
         """Those that it is known to have and nobody before it; for any that are missing the lowest that are free.
 
-        Not for those that were lost or cut up since: it keeps what is left of them, and gets no others.
+        First those of its NUMA nodes. None in place of what was lost or cut up since: it keeps what is left to it.
         """
         mine = one.mask & self._gpus
         missing = one.gpus - (mine | one.mask & self._machine.withheld).bit_count()
-        mine |= mask_of(islice(bits(self._gpus & ~mine), missing))
+        left, near = self._gpus & ~mine, self._machine.seats(one.numa)
+        mine |= mask_of(islice(chain(bits(left & near), bits(left & ~near)), missing))
         self._gpus &= ~mine
         self._held |= self._machine.homes(mine)
         return mine

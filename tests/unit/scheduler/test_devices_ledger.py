@@ -94,6 +94,11 @@ COUNTED: list[Any] = [
         id="a GPU that two claim is one pod's, and the other has another",
     ),
     pytest.param(
+        [machine(), placed("a", "1", gpu=1), placed("b", "1", gpu=2)],
+        ([16, 14], {1}),
+        id="unknown GPUs are the lowest of a known NUMA node, then others",
+    ),
+    pytest.param(
         [machine(), placed("a", "0", "0", gpu=1), placed("b", "0,1", "0,3", gpu=2)],
         ([14, 16], {2}),
         id="whoever lacks one of those that it claims still has the others",
