@@ -38,14 +38,19 @@ def numa_reason(ask: Ask, refused: Refused) -> str:
         return f"node(s) whose kubelet ({refused.kubelet}) would refuse the pod"
     if not ask.strict:
         return ""
+    whose = f", which policy {ask.policy}{' of its namespace' if ask.inherited else ''} needs"
     if refused.unknown:
-        return f"node(s) whose {refused.unknown} are not known, which policy {ask.policy} needs"
-    room = f"{'is large enough' if refused.hopeless else 'has room'} for {wanted(ask)}"
+        return f"node(s) whose {refused.unknown} are not known{whose}"
+    return _no_room(ask, hopeless=refused.hopeless) + (whose if ask.inherited else "")
+
+
+def _no_room(ask: Ask, *, hopeless: bool) -> str:
+    room = f"{'is large enough' if hopeless else 'has room'} for {wanted(ask)}"
     match ask.policy:
         case NumaPolicy.ISOLATED:
             return f"node(s) without a NUMA node{_other_than(ask)} that no other pod uses and that {room}"
         case NumaPolicy.RESTRICTED:
-            if refused.hopeless:
+            if hopeless:
                 return f"node(s) whose NUMA nodes are together not large enough for {wanted(ask)}"
             return f"node(s) without room for {wanted(ask)} in as few NUMA nodes as possible"
     return f"node(s) without a NUMA node{_other_than(ask)} that {room}"
