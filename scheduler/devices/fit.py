@@ -130,6 +130,8 @@ def unknown_of(machine: Machine, occupancy: Occupancy, ask: Ask) -> str:
         return "NUMA nodes"
     if ask.gpus and ask.aligned_gpus and occupancy.gpus is None:
         return "GPUs"
+    if ask.gpus and ask.aligned_gpus and machine.layout.gpus and not machine.homes(machine.layout.everything):
+        return "GPUs' NUMA nodes"
     wanted = (RESOURCES[place] for place in ask.aligned if ask.amounts[place])
     return next((f"amounts of {name} by NUMA node" for name in wanted if name in machine.unknown), "")
 

@@ -23,7 +23,6 @@ from kubenexus.scheduler.devices.occupancy import Occupancy, occupy
 from kubenexus.scheduler.devices.residents import (
     Needs,
     Resident,
-    assigned,
     isolated,
     missed,
     needs_of,
@@ -201,7 +200,7 @@ class Ledger:
             return ()
         counts = [0] * len(known.machine.zones)
         for pod in self._cluster.slots[node].pods.values():
-            numa = assigned(pod.annotations.get(v.NUMA_ASSIGNED, ""))
+            numa = numa_of(pod, known.given(pod))
             if numa and gang_of(pod) == ask.gang:
                 for place in known.machine.positions(numa):
                     counts[place] += 1

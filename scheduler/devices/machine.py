@@ -26,7 +26,8 @@ _GRAIN: Final = 64 * _MI
 
 # Sizes that cards are sold as, in GiB. What the driver reports is less: it keeps some, and so does ECC memory.
 _CLASSES: Final = tuple(
-    size << 30 for size in (4, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64, 80, 94, 96, 128, 141, 180, 186, 192, 288)
+    size << 30
+    for size in (4, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64, 72, 80, 94, 96, 128, 141, 144, 180, 186, 192, 256, 288)
 )
 _LEAST_OF_CLASS: Final = 0.92
 
@@ -110,6 +111,11 @@ class Machine:
     kubelet: Kubelet | None = None
     """None if it refuses nobody, or nobody knows"""
 
+    @property
+    def withheld(self) -> int:
+        """The GPUs that cannot be given out whole."""
+        return mask_of(range(len(self.vram))) & ~self.layout.everything
+
     def positions(self, ids: Collection[int]) -> tuple[int, ...]:
         """Where the NUMA nodes with these ids are among the zones; ids that it lacks are left out."""
         return tuple([place for place, zone in enumerate(self.zones) if zone.id in ids])
@@ -117,6 +123,10 @@ class Machine:
     def homes(self, gpus: int) -> int:
         """The zones (as a mask) that these GPUs belong to."""
         return sum([1 << place for place, zone in enumerate(self.zones) if zone.gpus & gpus])
+
+    def seats(self, ids: Collection[int]) -> int:
+        """The GPUs of the NUMA nodes with these ids."""
+        return sum([zone.gpus for zone in self.zones if zone.id in ids])
 
     def ids(self, zones: Iterable[int]) -> tuple[int, ...]:
         return tuple(self.zones[place].id for place in zones)
@@ -177,6 +187,8 @@ def _rooms(
         HUGEPAGES_2MI: [small for small, _ in pages],
         HUGEPAGES_1GI: [large for _, large in pages],
     }
+    for name in (HUGEPAGES_2MI, HUGEPAGES_1GI):
+        columns[name] = _none_beside(columns[name], allocatable.get(name, 0))
     unknown = frozenset(name for name, column in columns.items() if None in column)
     known = {name: [amount or 0 for amount in column] for name, column in columns.items()}
     known[CPU] = _cut_lowest(known[CPU], allocatable.get(CPU))
@@ -191,6 +203,12 @@ def _unreserved(node: NumaNode, reserved: frozenset[int]) -> int | None:
 
 def _times(number: int | None, size: int) -> int | None:
     return None if number is None else number * size
+
+
+def _none_beside(amounts: list[int | None], allocatable: int) -> list[int | None]:
+    """NUMA nodes that do not say how much they have, have nothing if the others have all that there is."""
+    said = sum(amount or 0 for amount in amounts)
+    return [0 if amount is None and said >= allocatable else amount for amount in amounts]
 
 
 def _without(memory: int | None, pages: tuple[int | None, int | None]) -> int | None:

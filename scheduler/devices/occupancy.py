@@ -9,9 +9,10 @@ far as there is room.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain, islice
 from typing import NamedTuple
 
-from kubenexus.scheduler.devices.links import bits
+from kubenexus.scheduler.devices.links import bits, mask_of
 from kubenexus.scheduler.devices.machine import NOTHING, Amounts, Machine
 from kubenexus.scheduler.devices.pins import PinBooks, Pins
 from kubenexus.scheduler.devices.residents import Resident
@@ -67,12 +68,14 @@ class _Books:
             self._share(one.amounts)
 
     def _take_gpus(self, one: Resident) -> int:
-        """Those that it is known to have, unless another has them already; else the lowest that are free."""
-        mine = one.mask if not one.mask & ~self._gpus else 0
-        for index in () if mine else bits(self._gpus):
-            if mine.bit_count() == one.gpus:
-                break
-            mine |= 1 << index
+        """Those that it is known to have and nobody before it; for any that are missing the lowest that are free.
+
+        First those of its NUMA nodes. None in place of what was lost or cut up since: it keeps what is left to it.
+        """
+        mine = one.mask & self._gpus
+        missing = one.gpus - (mine | one.mask & self._machine.withheld).bit_count()
+        left, near = self._gpus & ~mine, self._machine.seats(one.numa)
+        mine |= mask_of(islice(chain(bits(left & near), bits(left & ~near)), missing))
         self._gpus &= ~mine
         self._held |= self._machine.homes(mine)
         return mine

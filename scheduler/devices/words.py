@@ -38,14 +38,19 @@ def numa_reason(ask: Ask, refused: Refused) -> str:
         return f"node(s) whose kubelet ({refused.kubelet}) would refuse the pod"
     if not ask.strict:
         return ""
+    whose = f", which policy {ask.policy}{' of its namespace' if ask.inherited else ''} needs"
     if refused.unknown:
-        return f"node(s) whose {refused.unknown} are not known, which policy {ask.policy} needs"
-    room = f"{'is large enough' if refused.hopeless else 'has room'} for {wanted(ask)}"
+        return f"node(s) whose {refused.unknown} are not known{whose}"
+    return _no_room(ask, hopeless=refused.hopeless) + (whose if ask.inherited else "")
+
+
+def _no_room(ask: Ask, *, hopeless: bool) -> str:
+    room = f"{'is large enough' if hopeless else 'has room'} for {wanted(ask)}"
     match ask.policy:
         case NumaPolicy.ISOLATED:
             return f"node(s) without a NUMA node{_other_than(ask)} that no other pod uses and that {room}"
         case NumaPolicy.RESTRICTED:
-            if refused.hopeless:
+            if hopeless:
                 return f"node(s) whose NUMA nodes are together not large enough for {wanted(ask)}"
             return f"node(s) without room for {wanted(ask)} in as few NUMA nodes as possible"
     return f"node(s) without a NUMA node{_other_than(ask)} that {room}"
@@ -60,15 +65,19 @@ def gpu_reason(ask: Ask, refused: Refused) -> str:
     """Why a node has no GPUs for a pod."""
     if refused.unknown:
         return f"node(s) whose {refused.unknown} are not known"
+    return f"node(s) without {_gpus(ask, '' if refused.hopeless else 'free ')}"
+
+
+def _gpus(ask: Ask, free: str = "") -> str:
     size = f" with {amount(ask.vram)} or more each" if ask.vram else ""
-    return f"node(s) without {ask.gpus} {'' if refused.hopeless else 'free '}GPU{'s' * (ask.gpus > 1)}{size}"
+    return f"{ask.gpus} {free}GPU{'s' * (ask.gpus > 1)}{size}"
 
 
 def wanted(ask: Ask) -> str:
     """What must come from the same NUMA nodes."""
     parts = [_piece(RESOURCES[place], ask.amounts[place]) for place in ask.aligned if ask.amounts[place]]
     if ask.gpus and ask.aligned_gpus:
-        parts.append(f"{ask.gpus} GPU{'s' * (ask.gpus > 1)}")
+        parts.append(_gpus(ask))
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts) or "the pod"
 
 
@@ -111,7 +120,7 @@ def _untaken(machine: Machine, pins: Pins, needs: list[Need], place: int) -> str
         if kind == GPUS:
             free, size = (zone.gpus & (pins.gpus or 0)).bit_count(), zone.whole.gpus
             if free < amount:
-                return f"{free} of {size} GPUs free"
+                return _gpus_free(free, size)
         elif kind == CPUS and left[0] < amount:
             return _too_little(CPU, 1000 * amount, zone.room[0], 1000 * left[0])
         elif kind >= MEMORY and left[kind - 1] < amount:
@@ -187,7 +196,11 @@ def _lacks(spot: Spot, ask: Ask, place: int) -> Iterator[str]:
     here = spot.machine.zones[place].gpus & cards(spot.machine, ask.vram)
     free_gpus = (room.gpus & here).bit_count()
     if free_gpus < room.gpus_here:
-        yield f"{free_gpus} of {here.bit_count()} GPUs free"
+        yield _gpus_free(free_gpus, here.bit_count(), ask.vram)
+
+
+def _gpus_free(free: int, size: int, vram: int = 0) -> str:
+    return f"{free} of {size} GPUs free" if size else f"no GPUs{f' with {amount(vram)}' if vram else ''}"
 
 
 def _piece(resource: str, number: int) -> str:

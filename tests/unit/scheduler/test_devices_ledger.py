@@ -21,6 +21,7 @@ from tests.builders import Builder, NodeBuilder, PodBuilder, node, pod
 
 GIB = 1 << 30
 POLICY = v.NUMA_POLICY
+LOST = Gpu(index=3, numa=0, health=Health.LOST)
 
 
 def topology(gpus: tuple[Gpu, ...] = (), memory: int | None = 64) -> NodeTopology:
@@ -93,6 +94,16 @@ COUNTED: list[Any] = [
         id="a GPU that two claim is one pod's, and the other has another",
     ),
     pytest.param(
+        [machine(), placed("a", "1", gpu=1), placed("b", "1", gpu=2)],
+        ([16, 14], {1}),
+        id="unknown GPUs are the lowest of a known NUMA node, then others",
+    ),
+    pytest.param(
+        [machine(), placed("a", "0", "0", gpu=1), placed("b", "0,1", "0,3", gpu=2)],
+        ([14, 16], {2}),
+        id="whoever lacks one of those that it claims still has the others",
+    ),
+    pytest.param(
         [machine(), placed("a", "7", "9,9", cpu=2, gpu=1)], ([14, 16], {1, 2, 3}), id="what cannot be is not believed"
     ),
     pytest.param([machine(), pod("a").cpu(8).node("n")], ([12, 12], {0, 1, 2, 3}), id="shared: in proportion"),
@@ -137,6 +148,11 @@ COUNTED: list[Any] = [
         [machine(topology((Gpu(index=0, numa=0, health=Health.LOST), Gpu(index=1, numa=0))), gpu=2)],
         ([16, 16], {1}),
         id="nor is a lost one",
+    ),
+    pytest.param(
+        [machine(topology((*(Gpu(index=i, numa=0) for i in range(3)), LOST)), gpu=3), placed("a", "0", "2,3", gpu=2)],
+        ([15, 16], {0, 1}),
+        id="whoever had a lost one has its other ones, and no more",
     ),
 ]
 

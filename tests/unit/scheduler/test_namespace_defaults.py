@@ -59,6 +59,23 @@ def test_policy_of_the_namespace_counts(policy: str, built: PodBuilder, is_place
         assert "without a NUMA node that is large enough for 20 CPUs" in told(actions)["a"]
 
 
+@pytest.mark.parametrize(
+    ("policy", "home", "said"),
+    [
+        pytest.param("single-numa", machine(), "for 40 CPUs and 1Gi memory", id="too large"),
+        pytest.param("isolated", machine(), "for 40 CPUs and 1Gi memory", id="too large to be alone"),
+        pytest.param("restricted", machine(), "for 40 CPUs and 1Gi memory", id="too large for all together"),
+        pytest.param("single-numa", node("n"), "whose NUMA nodes are not known", id="unknown"),
+    ],
+)
+def test_refusals_say_whose_policy_it_is(policy: str, home: NodeBuilder, said: str) -> None:
+    """Who wrote the pod does not know of it."""
+    made = Office(home.capacity(cpu=64, memory="128Gi"))
+    made.hear("Namespace", Added("default", namespace(policy)))
+    made.see(wants("a", 40))
+    assert f"{said}, which policy {policy} of its namespace needs" in told(made.decide())["a"]
+
+
 def test_pod_carries_the_policy_that_it_was_placed_by() -> None:
     """So its neighbours keep away, also after a restart."""
     made = office("isolated")

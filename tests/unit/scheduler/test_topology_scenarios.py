@@ -399,12 +399,48 @@ EXPLAINED: list[Any] = [
         id="GPUs of no NUMA node that anybody knows",
     ),
     pytest.param(
+        [machine("n", gpus=(0, 0))],
+        wants("a", "single-numa", cpu=2, gpu=2).annotation(v.NUMA_ANTI_AFFINITY, "0"),
+        "(numa 0: to be avoided; numa 1: no GPUs)",
+        id="a NUMA node without GPUs",
+    ),
+    pytest.param(
+        [mixed("n", 80, 80, 40)],
+        wants("a", "single-numa", gpu=5).annotation(v.VRAM_REQUEST, "400Gi"),
+        "(numa 0: 4 of 4 GPUs free; numa 1: 4 of 4 GPUs free; numa 2: no GPUs with 80Gi)",
+        id="a NUMA node without GPUs of that size",
+    ),
+    pytest.param(
+        [mixed("n", 80, 80, 40)],
+        wants("a", "single-numa", gpu=5).annotation(v.VRAM_REQUEST, "400Gi"),
+        "without a NUMA node that is large enough for 1 CPU, 1Gi memory and 5 GPUs with 80Gi or more each",
+        id="GPUs of that size in different NUMA nodes",
+    ),
+    pytest.param(
         [node("n").capacity(cpu=8, memory="8Gi", gpu=4).label(v.GPU_COUNT, "4")],
         wants("a", gpu=1).annotation(v.VRAM_REQUEST, "10Gi"),
         "node(s) without 1 GPU with 10Gi or more each (it does not say how much memory its GPUs have)",
         id="GPUs of a size that nobody knows",
     ),
 ]
+
+
+TWO_HALVES = {v.NUMA_NODE_COUNT: "2"} | {
+    v.numa_node_label(i, fact): text
+    for i, cpus in enumerate(("0-3", "4-7"))
+    for fact, text in (("cpus", cpus), ("memory", "4Gi"))
+}
+
+
+@pytest.mark.parametrize(("pages", "numa"), [("1Gi", [0]), ("2Gi", [0]), ("3Gi", None)])
+def test_huge_pages_of_one_numa_node_are_not_in_the_others(pages: str, numa: list[int] | None) -> None:
+    """Who writes labels writes none where there are no pages."""
+    home = node("n").capacity(cpu=8, memory="8Gi", **{"hugepages-2Mi": "2Gi"})
+    for key, text in (TWO_HALVES | {v.numa_node_label(0, "hugepages-2Mi"): "1024"}).items():
+        home.label(key, text)
+    asking = wants("a", "single-numa").request("hugepages-2Mi", pages)
+    found = result(home, asking.annotation(v.NUMA_RESOURCES, "cpu,memory,hugepages-2Mi"))["a"]
+    assert found == ("n", numa, []) if numa else "Insufficient hugepages-2Mi" in found
 
 
 @pytest.mark.parametrize(
@@ -421,13 +457,19 @@ EXPLAINED: list[Any] = [
             "node(s) whose amounts of cpu by NUMA node are not known, which policy single-numa needs",
             id="CPUs that cannot be read",
         ),
+        pytest.param(
+            TWO_HALVES | {"nvidia.com/gpu.count": "2"},
+            "node(s) whose GPUs' NUMA nodes are not known, which policy single-numa needs",
+            id="GPUs of no NUMA node in particular",
+        ),
     ],
 )
 def test_a_node_that_says_too_little_is_told_apart_from_one_that_is_full(labels: dict[str, str], expected: str) -> None:
-    home = node("n").capacity(cpu=8, memory="8Gi")
+    home = node("n").capacity(cpu=8, memory="8Gi", gpu=2)
     for key, text in labels.items():
         home.label(key, text)
-    found = Simulation([home.build(), wants("a", "single-numa").build()], explain=True).run()
+    asking = wants("a", "single-numa", gpu=1 if "nvidia.com/gpu.count" in labels else 0)
+    found = Simulation([home.build(), asking.build()], explain=True).run()
     assert found["pending"][0]["nodes"]["n"]["reasons"] == [expected]
 
 
@@ -504,6 +546,20 @@ def test_n9_members_share_numa_nodes_as_asked(spread: str, expected: list[int]) 
     assert [found[f"m{i}"][1] for i in range(3)] == [[numa] for numa in expected]
 
 
+@pytest.mark.parametrize(("spread", "expected"), [("packed", 1), ("isolated", 0), ("balanced", 0)])
+def test_n9_members_are_where_the_kubelet_put_them(spread: str, expected: int) -> None:
+    first, second = (
+        wants(name, "single-numa", cpu=2)
+        .label(v.GANG_NAME, "g")
+        .label(v.GANG_MIN_AVAILABLE, "1")
+        .annotation(v.GANG_NUMA_SPREAD, spread)
+        for name in ("first", "second")
+    )
+    given = wire.encode_allocations({"default/first": wire.Given((16, 17), (), (1,))})
+    home = machine("n").annotation(v.ALLOCATIONS, given)
+    assert result(home, sits(first, "n", "0"), second)["second"] == ("n", [expected], [])
+
+
 def test_n10_the_default_is_best_effort_whatever_the_workload() -> None:
     """The vocabulary says so; a strict default would leave pods pending that nobody asked to be strict about."""
     for kind in v.WorkloadType:
@@ -520,7 +576,7 @@ def test_v2_how_well_a_card_is_used(share: int, expected: int) -> None:
 
 @pytest.mark.parametrize(
     ("mebibytes", "gibibytes"),
-    [(81559, 80), (81920, 80), (46068, 48), (23034, 24), (15360, 16), (32480, 32), (143771, 141), (40960, 40)],
+    [(81559, 80), (81920, 80), (46068, 48), (23034, 24), (15360, 16), (32480, 32), (143771, 141), (40960, 40), (262128, 256), (146831, 144)],
 )
 def test_the_size_a_card_is_sold_as(mebibytes: int, gibibytes: int) -> None:
     assert nominal(mebibytes << 20) == gibibytes * GIB
