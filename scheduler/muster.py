@@ -302,7 +302,22 @@ class Muster:
     def why(self, uid: str) -> str:
         """Why a pod is not tried, if that is for the sake of its gang."""
         group = self.roster.group_of(uid)
-        return self._held.get(uid, "") if group is None else _missing(group)
+        if group is None:
+            return self._held.get(uid, "")
+        return _after(group) if self.awaits_others(uid) else _missing(group)
+
+    def awaits_others(self, uid: str) -> bool:
+        """Whether a pod is not tried because members of another role, which exist, come before it."""
+        group = self.roster.group_of(uid)
+        if group is None or group.members[uid].placed:
+            return False
+        how, role, _ = self._modes[group.key]
+        return how is How.TOGETHER and role not in (None, group.members[uid].gang.role)
+
+    def has_room(self, uid: str) -> bool:
+        """Whether room is held for the gang that a pod is in."""
+        group = self.roster.group_of(uid)
+        return group is not None and bool(self.holds.of(group.key))
 
     def due(self) -> float | None:
         """When somebody is to be told what they wait for, or room has been held too long."""
@@ -355,6 +370,16 @@ def _missing(group: Group) -> str:
     exist = standing.done + standing.waiting
     text = f"Gang {group.name} waits for its members: {exist} of {standing.needed} exist."
     return " ".join([text, *quorum.warnings])
+
+
+def _after(group: Group) -> str:
+    """What somebody is told whose turn comes after that of another role."""
+    standing, first = group.standing, group.quorum.first
+    assert first is not None
+    return (
+        f"The pod waits until the {first.role} pods of gang {group.name} have a node: "
+        f"{standing.done} of {standing.needed} have."
+    )
 
 
 def _patience(group: Group) -> float:

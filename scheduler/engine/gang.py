@@ -150,10 +150,6 @@ class Gangs:
             found, stuck = self._once(call, order, domain, tell=tell)
         return found
 
-    def _ahead(self, kind: Hashable, pods: Sequence[PodView]) -> list[PodView]:
-        """Those of one kind first, all else as it was."""
-        return sorted(pods, key=lambda pod: self._kind(pod) != kind)
-
     def _once(
         self, call: Call, pods: Sequence[PodView], domain: Domain, *, tell: bool
     ) -> tuple[Placed | Refused | None, PodView | None]:
