@@ -285,8 +285,9 @@ class Muster:
     def again(self, pod: PodView, bind: Bind, now: float) -> str:
         """A member could not be bound: it is tried again, after a while. Says how its gang stands.
 
-        Its place is kept while its gang runs by halves without it.
+        Its place is kept while its gang runs by halves without it. Room for pods that it was to make is not.
         """
+        self.holds.release(pod.uid)
         self.waits(pod, now)
         group = self.roster.group_of(pod.uid)
         if group is None:
