@@ -108,7 +108,7 @@ class Muster:
         if isinstance(answer, Gang):
             self._overdue.pop(pod.uid, None)
             self._pods[pod.uid] = pod
-            self._arrange(self.roster.set(pod, answer, placed=False), now, pod)
+            self._arrange(self.roster.set(pod, answer, now, placed=False), now, pod)
             return
         self._leave(pod.uid, now)
         if isinstance(answer, Single):
@@ -131,7 +131,7 @@ class Muster:
             self._stray(pod, placed=True)
             return False
         self._pods[pod.uid] = pod
-        self._arrange(self.roster.set(pod, answer, placed=True), now, pod)
+        self._arrange(self.roster.set(pod, answer, now, placed=True), now, pod)
         return self.holds.drop(answer.key, [stand_in_of(pod.uid)])
 
     def gone(self, uid: str, now: float) -> bool:
@@ -206,7 +206,7 @@ class Muster:
             # One that does not count is told there what is wrong with it, or kept while it has gates.
             self._queue.add(pod, now)
         elif how is How.TOGETHER and role in (None, member.gang.role):
-            self._queue.add(pod, now, str(group.key), first=begun)
+            self._queue.add(pod, now, str(group.key), first=begun, came=member.came)
         else:
             self._queue.remove(pod.uid)
 

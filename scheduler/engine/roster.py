@@ -38,6 +38,8 @@ class Member(NamedTuple):
     pod: PodView
     gang: Gang
     placed: bool
+    came: float
+    """when it became a member"""
 
     @property
     def counts(self) -> bool:
@@ -113,7 +115,7 @@ class Roster:
         key = self._of.get(uid)
         return None if key is None else self.groups[key]
 
-    def set(self, pod: PodView, gang: Gang, *, placed: bool) -> Group:
+    def set(self, pod: PodView, gang: Gang, now: float, *, placed: bool) -> Group:
         """A pod is a member of a gang from now on, of this one alone."""
         if self._of.get(pod.uid, gang.key) != gang.key:
             self.remove(pod.uid)
@@ -121,7 +123,8 @@ class Roster:
         if group is None:
             group = self.groups[gang.key] = Group(gang.key)
         self._of[pod.uid] = gang.key
-        group.set(Member(pod, gang, placed))
+        before = group.members.get(pod.uid)
+        group.set(Member(pod, gang, placed, now if before is None else before.came))
         return group
 
     def remove(self, uid: str) -> Group | None:

@@ -88,6 +88,32 @@ def test_of_two_gangs_that_fit_only_one_at_a_time_exactly_one_runs() -> None:
     assert len(bound(office.decide(after=10.0))) == 2
 
 
+@pytest.mark.parametrize(("urgency", "winner"), [(0, "old"), (2_000_000_000, "new")])
+def test_gang_that_waits_long_comes_before_a_fresh_one_however_often_it_was_tried(urgency: int, winner: str) -> None:
+    office = Office(*gpus(8, "n"))
+    tenants = [office.see(pod(f"tenant-{i}").gpu(gpu).node("n")) for i, gpu in enumerate((1, 7))]
+    come(office, gang("old", 2, gpu=4))
+    office.decide()
+    office.now += 61
+    come(office, [one.priority(urgency) for one in gang("new", 2, gpu=4)])
+    office.decide()
+    office.gone(tenants[0])  # the old one is tried again, in vain, while the new one still backs off
+    office.decide()
+    office.now += 20
+    office.gone(tenants[1])
+    assert set(bound(office.decide())) == {f"{winner}-0", f"{winner}-1"}
+
+
+def test_gang_waits_from_the_time_of_its_oldest_member() -> None:
+    office = Office(*gpus(8, "n"))
+    come(office, gang("g", 2, members=1, gpu=8))
+    office.now += 5
+    office.see(pod("later").gpu(8))
+    office.now += 5
+    office.see(gang("g", 2, gpu=0)[1])
+    assert set(bound(office.decide())) == {"g-0", "g-1"}
+
+
 def test_heterogeneous_members_are_placed_together() -> None:
     office = Office(*gpus(8, "big"), node("small").capacity(cpu=2))
     come(office, [pod("launcher").cpu(2).gang("g", 3), *(pod(f"w{i}").cpu(8).gpu(4).gang("g", 3) for i in range(2))])
