@@ -371,3 +371,21 @@ def test_members_that_have_finished_well_count() -> None:
         office.gone(view)
     come(office, [worker("again", indexed("train", 3))])
     assert bound(office.decide()) == {"again": "n"}
+
+
+def test_members_that_finished_do_not_count_when_their_job_was_made_anew_under_its_name() -> None:
+    office = Office(*gpus(8, "n"))
+    office.desk.muster.watch([("batch", "Job"), ("jobset.x-k8s.io", "JobSet")], office.now)
+    job_set = Builder("jobset.x-k8s.io/v1alpha2", "JobSet", "set", "default")
+    template = {"spec": {"parallelism": 1, "completions": 1}}
+    office.owner(job_set.set("spec.replicatedJobs", [{"name": "w", "replicas": 2, "template": template}]))
+
+    def jobs(restart: str, succeeded: int) -> list[Builder]:
+        made = [indexed(f"set-w-{i}", 1).uid(f"{restart}-{i}") for i in range(2)]
+        owned = [one.owner("JobSet", "set", job_set.obj["metadata"]["uid"], "jobset.x-k8s.io/v1alpha2") for one in made]
+        return [owned[0].set("status.succeeded", succeeded), owned[1]]
+
+    for one in (*jobs("first", 1), *jobs("second", 0)):  # a list told of those made anew, no event of the others' end
+        office.owner(one)
+    come(office, [pod(f"p{i}").gpu(8).owner("Job", f"set-w-{i}", f"second-{i}", "batch/v1") for i in range(2)])
+    assert bound(office.decide()) == {}
