@@ -356,7 +356,8 @@ class Muster:
 def _mode(group: Group) -> _Mode:
     standing, quorum = group.standing, group.quorum
     role = quorum.first.role if quorum.first and standing.needed != quorum.min_available else None
-    how = How.FORMING if standing.missing > 0 else How.TOGETHER if standing.short > 0 else How.ALONE
+    together = standing.short > 0 and not group.is_one
+    how = How.FORMING if standing.missing > 0 else How.TOGETHER if together else How.ALONE
     return _Mode(how, role, begun=standing.done > 0)
 
 

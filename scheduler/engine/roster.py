@@ -75,6 +75,13 @@ class Group:
         return strictest(self._wishes)
 
     @property
+    def is_one(self) -> bool:
+        """Whether it is a pod like any other: it needs nobody else, holds room for nobody, and may be anywhere."""
+        if len(self.members) != 1 or self.quorum.min_available != 1 or self.wish.strict:
+            return False
+        return all(member.gang.reserve is None for member in self.members.values())
+
+    @property
     def standing(self) -> Standing:
         quorum, placed = self.quorum, self._placed.total() + self.finished
         first = quorum.first

@@ -6,7 +6,7 @@ import pytest
 
 from kubenexus.common import vocabulary as v
 from kubenexus.common.kube.mirror import Added, Synced
-from kubenexus.scheduler.actions import OWNERS, POD
+from kubenexus.scheduler.actions import OWNERS, POD, Eviction
 from kubenexus.scheduler.muster import PATIENCE
 from tests.builders import Builder, PodBuilder, job, node, pod
 from tests.office import Office, bound, come, gang, gpus, told
@@ -44,6 +44,14 @@ def test_pod_that_needs_nobody_does_not_wait(one: PodBuilder) -> None:
     office = Office(*gpus(0, "n"))
     office.see(one)
     assert bound(office.decide()) == {"p": "n"}
+
+
+def test_gang_of_one_drives_others_out_like_any_pod() -> None:
+    office = Office(*gpus(8, "n"))
+    office.see(pod("low").gpu(8).node("n"))
+    office.see(pod("high").gpu(8).priority(1000).gang("g", 1))
+    evictions = [one for one in office.decide() if isinstance(one, Eviction)]
+    assert [victim.name for one in evictions for victim in one.victims] == ["low"]
 
 
 def test_gang_of_256_is_bound_at_once() -> None:
