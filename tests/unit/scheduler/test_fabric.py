@@ -11,7 +11,7 @@ from kubenexus.common.topology import Gpu, NodeTopology
 from kubenexus.scheduler.actions import Eviction
 from kubenexus.scheduler.world import read
 from tests.builders import NodeBuilder, PodBuilder, node, pod
-from tests.office import Office, bound, told
+from tests.office import Office, bound, come, told
 from tests.scenarios import ANNOTATION, LABELS, SLICES
 
 
@@ -309,3 +309,11 @@ def test_gpu_work_prefers_the_faster_fabric_and_services_do_not_care() -> None:
         office = Office(slow, fast)
         office.see(pod(name).gpu(4))
         assert bound(office.decide()) == {name: "fast"}
+
+
+def test_cliques_that_are_full_are_not_said_to_be_missing() -> None:
+    office = Office(*cliques(2), *(node(f"free-{i}").capacity(cpu=64, memory="512Gi", gpu=8) for i in range(2)))
+    for number in range(2):
+        office.see(pod(f"tenant-{number}").gpu(8).node(f"c0-{number}"))
+    come(office, [pod(f"g-{i}").gpu(8).gang("g", 2).annotation(v.REQUIRE_CLIQUE, "true") for i in range(2)])
+    assert "2 exist, room for 0 in any NVLink clique: 0/4 nodes" in told(office.decide())["g-0"]
