@@ -96,9 +96,9 @@ class Membership:
 
     def owner(self, key: OwnerKey, owner: Obj | None) -> list[str]:
         """What stands behind pods came, changed or (None) went. Returns the uids of pods whose answer may change."""
+        self._succeeded.pop(key, None)
         if owner is None:
             self._owners.remove(key)
-            self._succeeded.pop(key, None)
         else:
             self._owners.set(key, owner)
             if (key.group, key.kind) == _JOB and (successes := _successes(owner)).number:

@@ -108,7 +108,7 @@ class Muster:
         if isinstance(answer, Gang):
             self._overdue.pop(pod.uid, None)
             self._pods[pod.uid] = pod
-            self._arrange(self.roster.set(pod, answer, placed=False), now, pod)
+            self._arrange(self.roster.set(pod, answer, now, placed=False), now, pod)
             return
         self._leave(pod.uid, now)
         if isinstance(answer, Single):
@@ -131,7 +131,7 @@ class Muster:
             self._stray(pod, placed=True)
             return False
         self._pods[pod.uid] = pod
-        self._arrange(self.roster.set(pod, answer, placed=True), now, pod)
+        self._arrange(self.roster.set(pod, answer, now, placed=True), now, pod)
         return self.holds.drop(answer.key, [stand_in_of(pod.uid)])
 
     def gone(self, uid: str, now: float) -> bool:
@@ -206,7 +206,7 @@ class Muster:
             # One that does not count is told there what is wrong with it, or kept while it has gates.
             self._queue.add(pod, now)
         elif how is How.TOGETHER and role in (None, member.gang.role):
-            self._queue.add(pod, now, str(group.key), first=begun)
+            self._queue.add(pod, now, str(group.key), first=begun, came=member.came)
         else:
             self._queue.remove(pod.uid)
 
@@ -285,8 +285,9 @@ class Muster:
     def again(self, pod: PodView, bind: Bind, now: float) -> str:
         """A member could not be bound: it is tried again, after a while. Says how its gang stands.
 
-        Its place is kept while its gang runs by halves without it.
+        Its place is kept while its gang runs by halves without it. Room for pods that it was to make is not.
         """
+        self.holds.release(pod.uid)
         self.waits(pod, now)
         group = self.roster.group_of(pod.uid)
         if group is None:
@@ -302,7 +303,22 @@ class Muster:
     def why(self, uid: str) -> str:
         """Why a pod is not tried, if that is for the sake of its gang."""
         group = self.roster.group_of(uid)
-        return self._held.get(uid, "") if group is None else _missing(group)
+        if group is None:
+            return self._held.get(uid, "")
+        return _after(group) if self.awaits_others(uid) else _missing(group)
+
+    def awaits_others(self, uid: str) -> bool:
+        """Whether a pod is not tried because members of another role, which exist, come before it."""
+        group = self.roster.group_of(uid)
+        if group is None or group.members[uid].placed:
+            return False
+        how, role, _ = self._modes[group.key]
+        return how is How.TOGETHER and role not in (None, group.members[uid].gang.role)
+
+    def has_room(self, uid: str) -> bool:
+        """Whether room is held for the gang that a pod is in."""
+        group = self.roster.group_of(uid)
+        return group is not None and bool(self.holds.of(group.key))
 
     def due(self) -> float | None:
         """When somebody is to be told what they wait for, or room has been held too long."""
@@ -340,7 +356,8 @@ class Muster:
 def _mode(group: Group) -> _Mode:
     standing, quorum = group.standing, group.quorum
     role = quorum.first.role if quorum.first and standing.needed != quorum.min_available else None
-    how = How.FORMING if standing.missing > 0 else How.TOGETHER if standing.short > 0 else How.ALONE
+    together = standing.short > 0 and not group.is_one
+    how = How.FORMING if standing.missing > 0 else How.TOGETHER if together else How.ALONE
     return _Mode(how, role, begun=standing.done > 0)
 
 
@@ -355,6 +372,16 @@ def _missing(group: Group) -> str:
     exist = standing.done + standing.waiting
     text = f"Gang {group.name} waits for its members: {exist} of {standing.needed} exist."
     return " ".join([text, *quorum.warnings])
+
+
+def _after(group: Group) -> str:
+    """What somebody is told whose turn comes after that of another role."""
+    standing, first = group.standing, group.quorum.first
+    assert first is not None
+    return (
+        f"The pod waits until the {first.role} pods of gang {group.name} have a node: "
+        f"{standing.done} of {standing.needed} have."
+    )
 
 
 def _patience(group: Group) -> float:

@@ -69,14 +69,21 @@ def _run_lines(args: argparse.Namespace, config: SchedulerConfiguration) -> int:
 
 def _run_line(place: str, line: str, config: SchedulerConfiguration, args: argparse.Namespace) -> int:
     try:
-        objects, config = _parse_line(place, line, config)
-        outcome = _simulate(objects, config, args, place)
+        outcome = _outcome(place, line, config, args)
         code = NEGATIVE if outcome["pending"] else OK
     except CommandError as error:
         print(f"kubenexus simulate: {error}", file=sys.stderr)
         outcome, code = {"error": str(error)}, FAILURE
     print(json.dumps(outcome, separators=(",", ":")), flush=True)
     return code
+
+
+def _outcome(place: str, line: str, config: SchedulerConfiguration, args: argparse.Namespace) -> Obj:
+    try:
+        objects, config = _parse_line(place, line, config)
+        return _simulate(objects, config, args, place)
+    except RecursionError:
+        raise CommandError(f"{place} has lists or mappings in each other too deeply: make them shallower.") from None
 
 
 def _parse_line(place: str, line: str, config: SchedulerConfiguration) -> tuple[list[Obj], SchedulerConfiguration]:

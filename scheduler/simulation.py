@@ -125,7 +125,8 @@ class Simulation:
         """Try to place a pod now, or its whole gang. Pods that have to make room for it leave at once."""
         unit = self._queue.unit(pod.uid)
         if unit is None and (why := self._muster.why(pod.uid)):
-            return [Entry(pod, reason=why, gang=self._gang(pod), nodes=self._explained(pod))]
+            lonely = self._muster.awaits_others(pod.uid)
+            return [Entry(pod, reason=why, gang=self._gang(pod), nodes=self._explained(pod), lonely=lonely)]
         call = unit and self._muster.call(unit, self.world.state)
         entries, left = ([self._alone(pod)], ()) if call is None else self._together(call)
         for entry in entries:
@@ -160,14 +161,15 @@ class Simulation:
 
     def _refused(self, call: Call, park: Park, nodes: Mapping[str, Obj | None]) -> Iterator[Entry]:
         """The members wait. Those like the one that found no room are told what nodes said to it."""
-        reason, alike = sentence(park, self.world.state), self._cycle(park.pod).alike
+        cycle = self._cycle(park.pod)
+        reason, alike, lonely = sentence(park, self.world.state), cycle.alike, _is_lonely(park, cycle)
         told = explain_refusals(park.verdicts, self.world.state) if self.explain else {}
         for pod in call.pods:
             own = nodes[pod.uid]
             if own is not None and alike.key(pod) == alike.key(park.pod):
                 own = {name: said if not said["feasible"] else told.get(name, said) for name, said in own.items()}
             if not is_placeholder(pod):
-                yield Entry(pod, reason=reason, nodes=own)
+                yield Entry(pod, reason=reason, nodes=own, lonely=lonely)
 
     def _explained(self, pod: PodView) -> Obj | None:
         if not self.explain:
@@ -201,7 +203,7 @@ class Simulation:
 
     def hopeless(self, pod: PodView) -> bool:
         """Whether certainly no node takes the pod now; quicker than an attempt, and says nothing of preemption."""
-        return not self._cycle(pod).board(pod).feasible().any()
+        return not self._muster.has_room(pod.uid) and not self._cycle(pod).board(pod).feasible().any()
 
     def run(self) -> Obj:
         """Every pending pod, in the order of the files; then again those whom others helped, or drove out."""

@@ -101,10 +101,10 @@ class _Clock:
         pods = list(pods)
         while pods:
             tried = self._round(now, in_queue_order(pods), quick=quick)
-            displaced = [victim.uid for entry in tried for victim in entry.victims]
-            lonely = (uid for uid in self._waiting if self.entries[uid].lonely)
+            displaced = {victim.uid for entry in tried for victim in entry.victims}
             helped = any(entry.node is not None for entry in tried)
-            pods = [self._waiting[uid] for uid in {*displaced, *lonely}] if helped else []
+            waiting = self._waiting.items() if helped else ()
+            pods = [pod for uid, pod in waiting if uid in displaced or self.entries[uid].lonely]
 
     def _round(self, now: float, pods: Sequence[PodView], *, quick: bool) -> list[Entry]:
         refused: dict[Any, Entry] = {}

@@ -71,7 +71,8 @@ _CURES: Final[Mapping[str, frozenset[Event]]] = {
     ),
     "NodeDeclaredFeatures": frozenset((Event.NODE_FEATURES,)),
     "KubeletRejections": frozenset((Event.REJECTION_LIFTED,)),
-    "NetworkFabric": frozenset((Event.NODE_LABELS, Event.NODE_ALLOCATABLE, Event.POD_DELETED, Event.POD_SHRUNK)),
+    # A gang that fits in no domain is refused for all that its nodes refuse, and for where its members are.
+    "NetworkFabric": frozenset(Event) - {Event.POD_ADDED, Event.SELECTOR, Event.PDB},
     "NUMATopology": _MACHINES | {Event.NAMESPACE},
     "GPUTopology": _MACHINES,
     "VolumeRestrictions": frozenset((Event.POD_DELETED, Event.PVC)),

@@ -182,13 +182,13 @@ def _ranked(column: Column[str | None], crowds: Sequence[Crowd], need: int) -> l
 
 
 def largest(wish: Wish, crowds: Sequence[Crowd], state: State) -> tuple[str, int]:
-    """The domain of a strict wish with the most room, and how many members it takes; no name where there is none."""
-    best = ("", 0)
+    """The domain of a strict wish with the most room, and how many members it takes; no name if no node is in one."""
+    best = ("", -1)
     for level in wish.levels:
         column = level.column(state)
         _, rooms = _rooms(column, crowds)
-        if len(rooms) and rooms.max() > best[1]:
-            code = int(rooms.argmax())
+        there = set(column.codes[state.alive].tolist()) - {ABSENT}
+        if there and rooms[code := max(sorted(there), key=rooms.item)] > best[1]:
             best = (f"{level.name} {column.values[code]}", int(rooms[code]))
     return best
 

@@ -150,10 +150,6 @@ class Gangs:
             found, stuck = self._once(call, order, domain, tell=tell)
         return found
 
-    def _ahead(self, kind: Hashable, pods: Sequence[PodView]) -> list[PodView]:
-        """Those of one kind first, all else as it was."""
-        return sorted(pods, key=lambda pod: self._kind(pod) != kind)
-
     def _once(
         self, call: Call, pods: Sequence[PodView], domain: Domain, *, tell: bool
     ) -> tuple[Placed | Refused | None, PodView | None]:
@@ -215,7 +211,8 @@ class Gangs:
         state, fence = self._state, fence_of(wish, call.anchors, self._state)
         if fence is None:
             name, most = largest(wish, crowds, state)
-            return self._refused(call, pod, min(most, call.need - 1), [_narrow(wish, state.live())], _where(wish, name))
+            room, where = max(min(most, call.need - 1), 0), _where(wish, name, most)
+            return self._refused(call, pod, room, [_narrow(wish, state.live())], where)
         verdicts = self._cycle_of(pod).verdicts(pod, fence)
         inside = set(np.flatnonzero(state.alive).tolist()).difference(*(one.nodes for one in verdicts))
         verdicts += [_narrow(wish, sorted(inside))] if inside else []
@@ -295,5 +292,7 @@ def _narrow(wish: Wish, nodes: Iterable[int]) -> Verdict:
     return Verdict(PLUGIN, f"node(s) in no {wish.what} with room for the whole gang", Code.UNSCHEDULABLE, tuple(nodes))
 
 
-def _where(wish: Wish, name: str) -> str:
-    return f" in {name}, which has the most" if name else f" in one {wish.what}, of which no node is part"
+def _where(wish: Wish, name: str, most: int) -> str:
+    if not name:
+        return f" in one {wish.what}, of which no node is part"
+    return f" in {name}, which has the most" if most else f" in any {wish.what}"

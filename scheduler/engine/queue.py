@@ -61,6 +61,8 @@ class _Entry:
     until: float = -inf
     first: bool = False
     """before others of its priority"""
+    came: float = inf
+    """when the oldest pod of a gang came, however often the gang was tried since"""
     refused_by: frozenset[str] = frozenset()
     taken_at: int = 0
     """how many events there had been when it was taken"""
@@ -72,7 +74,8 @@ class _Entry:
         """A gang counts by its highest priority and its oldest pod."""
         pods = self.pods.values()
         created, key = min((pod.created, pod.key) for pod in pods)
-        return (-max(pod.spec.priority for pod in pods), not self.first, self.since, created, key)
+        waiting = min(self.since, self.came)
+        return (-max(pod.spec.priority for pod in pods), not self.first, waiting, created, key)
 
     @property
     def gated(self) -> bool:
@@ -113,10 +116,11 @@ class Queue:
             counts[entry.where] += len(entry.pods)
         return counts
 
-    def add(self, pod: PodView, now: float, unit: str = "", *, first: bool = False) -> None:
+    def add(self, pod: PodView, now: float, unit: str = "", *, first: bool = False, came: float = inf) -> None:
         """A pod came or changed, in a unit of its own unless one is named; `first`: before others of its priority.
 
-        One that has a node, has finished or is being deleted leaves. In a unit of several no pod has gates.
+        One that has a node, has finished or is being deleted leaves. In a unit of several no pod has gates; `came` is
+        when the pod came to such a unit, for it waits from then on.
         """
         name = unit or pod.uid
         if pod.node or pod.finished or pod.deleted is not None:
@@ -128,8 +132,10 @@ class Queue:
         if entry is None:
             self._units[pod.uid] = name
             entry = self._entries[name] = _Entry(name, now, {pod.uid: pod}, first=first)
+            entry.came = came
             self._enter(entry, now)
         else:
+            entry.came = min(entry.came, came)
             self._join(entry, pod, now, first)
 
     def remove(self, uid: str) -> None:

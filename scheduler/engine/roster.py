@@ -38,6 +38,8 @@ class Member(NamedTuple):
     pod: PodView
     gang: Gang
     placed: bool
+    came: float
+    """when it became a member"""
 
     @property
     def counts(self) -> bool:
@@ -71,6 +73,13 @@ class Group:
     def wish(self) -> Wish:
         """Where all of it wants to be, or must."""
         return strictest(self._wishes)
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is a pod like any other: it needs nobody else, holds room for nobody, and may be anywhere."""
+        if len(self.members) != 1 or self.quorum.min_available != 1 or self.wish.strict:
+            return False
+        return all(member.gang.reserve is None for member in self.members.values())
 
     @property
     def standing(self) -> Standing:
@@ -113,7 +122,7 @@ class Roster:
         key = self._of.get(uid)
         return None if key is None else self.groups[key]
 
-    def set(self, pod: PodView, gang: Gang, *, placed: bool) -> Group:
+    def set(self, pod: PodView, gang: Gang, now: float, *, placed: bool) -> Group:
         """A pod is a member of a gang from now on, of this one alone."""
         if self._of.get(pod.uid, gang.key) != gang.key:
             self.remove(pod.uid)
@@ -121,7 +130,8 @@ class Roster:
         if group is None:
             group = self.groups[gang.key] = Group(gang.key)
         self._of[pod.uid] = gang.key
-        group.set(Member(pod, gang, placed))
+        before = group.members.get(pod.uid)
+        group.set(Member(pod, gang, placed, now if before is None else before.came))
         return group
 
     def remove(self, uid: str) -> Group | None:

@@ -6,12 +6,12 @@ import pytest
 
 from kubenexus.common import vocabulary as v
 from kubenexus.common import wire
-from kubenexus.common.kube.mirror import Added
+from kubenexus.common.kube.mirror import Added, Updated
 from kubenexus.common.topology import Gpu, NodeTopology
 from kubenexus.scheduler.actions import Eviction
 from kubenexus.scheduler.world import read
 from tests.builders import NodeBuilder, PodBuilder, node, pod
-from tests.office import Office, bound, told
+from tests.office import Office, bound, come, told
 from tests.scenarios import ANNOTATION, LABELS, SLICES
 
 
@@ -309,3 +309,35 @@ def test_gpu_work_prefers_the_faster_fabric_and_services_do_not_care() -> None:
         office = Office(slow, fast)
         office.see(pod(name).gpu(4))
         assert bound(office.decide()) == {name: "fast"}
+
+
+def test_cliques_that_are_full_are_not_said_to_be_missing() -> None:
+    office = Office(*cliques(2), *(node(f"free-{i}").capacity(cpu=64, memory="512Gi", gpu=8) for i in range(2)))
+    for number in range(2):
+        office.see(pod(f"tenant-{number}").gpu(8).node(f"c0-{number}"))
+    come(office, [pod(f"g-{i}").gpu(8).gang("g", 2).annotation(v.REQUIRE_CLIQUE, "true") for i in range(2)])
+    assert "2 exist, room for 0 in any NVLink clique: 0/4 nodes" in told(office.decide())["g-0"]
+
+
+def test_strict_gang_starts_when_a_node_of_its_clique_may_be_used_again() -> None:
+    first, second = cliques(2)
+    office = Office(first, *(node(f"free-{i}").capacity(cpu=64, memory="512Gi", gpu=8) for i in range(2)))
+    office.node(second.set("spec.unschedulable", True))
+    come(office, gang(2, 8, clique="true"))
+    assert bound(office.decide()) == {}
+    number = office.desk.state.index("c0-1")
+    assert number is not None
+    fresh = read("Node", second.set("spec.unschedulable", False).build())
+    office.hear("Node", Updated("c0-1", office.desk.state.node(number), fresh))
+    assert set(bound(office.decide(after=10)).values()) == {"c0-0", "c0-1"}
+
+
+def test_late_member_of_a_strict_gang_is_free_when_the_node_of_the_others_is_gone() -> None:
+    office = Office(*cliques(1, 1))
+    come(office, [pod(f"p{i}").gpu(8).gang("g", 1).annotation(v.REQUIRE_CLIQUE, "true") for i in range(2)])
+    actions = office.decide()
+    [home] = bound(actions).values()
+    office.bind(actions)
+    assert bound(office.decide(after=10)) == {}
+    office.remove_node(home)
+    assert len(bound(office.decide(after=10))) == 1

@@ -171,3 +171,15 @@ def test_room_is_held_again_after_a_restart() -> None:
     office.hear("Pod", Synced())
     office.see(pod("batch").cpu(4))
     assert bound(office.decide()) == {}
+
+
+def test_driver_that_could_not_be_bound_is_not_kept_out_by_the_room_held_for_it() -> None:
+    office = cluster(10)
+    office.see(spark("driver", "driver", 2))
+    [bind] = office.decide()
+    office.desk.finish(Unbound(bind, "chance"), office.now)
+    office.see(pod("batch").cpu(8))
+    assert set(bound(office.decide())) == {"batch"}  # nothing is held for who has no place
+    office.gone(next(view for view, _ in office.desk.state.pods()))
+    assert set(bound(office.decide(after=10))) == {"driver"}
+    office.desk.state.validate()

@@ -6,7 +6,7 @@ import pytest
 
 from kubenexus.common import vocabulary as v
 from kubenexus.common.kube.mirror import Added, Synced
-from kubenexus.scheduler.actions import OWNERS, POD
+from kubenexus.scheduler.actions import OWNERS, POD, Eviction
 from kubenexus.scheduler.muster import PATIENCE
 from tests.builders import Builder, PodBuilder, job, node, pod
 from tests.office import Office, bound, come, gang, gpus, told
@@ -44,6 +44,14 @@ def test_pod_that_needs_nobody_does_not_wait(one: PodBuilder) -> None:
     office = Office(*gpus(0, "n"))
     office.see(one)
     assert bound(office.decide()) == {"p": "n"}
+
+
+def test_gang_of_one_drives_others_out_like_any_pod() -> None:
+    office = Office(*gpus(8, "n"))
+    office.see(pod("low").gpu(8).node("n"))
+    office.see(pod("high").gpu(8).priority(1000).gang("g", 1))
+    evictions = [one for one in office.decide() if isinstance(one, Eviction)]
+    assert [victim.name for one in evictions for victim in one.victims] == ["low"]
 
 
 def test_gang_of_256_is_bound_at_once() -> None:
@@ -86,6 +94,32 @@ def test_of_two_gangs_that_fit_only_one_at_a_time_exactly_one_runs() -> None:
             assert view.name.startswith(name)
             office.gone(view)
     assert len(bound(office.decide(after=10.0))) == 2
+
+
+@pytest.mark.parametrize(("urgency", "winner"), [(0, "old"), (2_000_000_000, "new")])
+def test_gang_that_waits_long_comes_before_a_fresh_one_however_often_it_was_tried(urgency: int, winner: str) -> None:
+    office = Office(*gpus(8, "n"))
+    tenants = [office.see(pod(f"tenant-{i}").gpu(gpu).node("n")) for i, gpu in enumerate((1, 7))]
+    come(office, gang("old", 2, gpu=4))
+    office.decide()
+    office.now += 61
+    come(office, [one.priority(urgency) for one in gang("new", 2, gpu=4)])
+    office.decide()
+    office.gone(tenants[0])  # the old one is tried again, in vain, while the new one still backs off
+    office.decide()
+    office.now += 20
+    office.gone(tenants[1])
+    assert set(bound(office.decide())) == {f"{winner}-0", f"{winner}-1"}
+
+
+def test_gang_waits_from_the_time_of_its_oldest_member() -> None:
+    office = Office(*gpus(8, "n"))
+    come(office, gang("g", 2, members=1, gpu=8))
+    office.now += 5
+    office.see(pod("later").gpu(8))
+    office.now += 5
+    office.see(gang("g", 2, gpu=0)[1])
+    assert set(bound(office.decide())) == {"g-0", "g-1"}
 
 
 def test_heterogeneous_members_are_placed_together() -> None:
@@ -345,3 +379,21 @@ def test_members_that_have_finished_well_count() -> None:
         office.gone(view)
     come(office, [worker("again", indexed("train", 3))])
     assert bound(office.decide()) == {"again": "n"}
+
+
+def test_members_that_finished_do_not_count_when_their_job_was_made_anew_under_its_name() -> None:
+    office = Office(*gpus(8, "n"))
+    office.desk.muster.watch([("batch", "Job"), ("jobset.x-k8s.io", "JobSet")], office.now)
+    job_set = Builder("jobset.x-k8s.io/v1alpha2", "JobSet", "set", "default")
+    template = {"spec": {"parallelism": 1, "completions": 1}}
+    office.owner(job_set.set("spec.replicatedJobs", [{"name": "w", "replicas": 2, "template": template}]))
+
+    def jobs(restart: str, succeeded: int) -> list[Builder]:
+        made = [indexed(f"set-w-{i}", 1).uid(f"{restart}-{i}") for i in range(2)]
+        owned = [one.owner("JobSet", "set", job_set.obj["metadata"]["uid"], "jobset.x-k8s.io/v1alpha2") for one in made]
+        return [owned[0].set("status.succeeded", succeeded), owned[1]]
+
+    for one in (*jobs("first", 1), *jobs("second", 0)):  # a list told of those made anew, no event of the others' end
+        office.owner(one)
+    come(office, [pod(f"p{i}").gpu(8).owner("Job", f"set-w-{i}", f"second-{i}", "batch/v1") for i in range(2)])
+    assert bound(office.decide()) == {}

@@ -236,6 +236,7 @@ BAD_LINES = {
     "unknown plugin": (line(profiles=[{"plugins": {"enabled": [{"name": "NodeAfinity"}]}}]), "no plugin NodeAfinity"),
     "object without a kind": ('{"objects": [{"metadata": {}}]}', "without a kind"),
     "object that is none": ('{"objects": [7]}', "without a kind"),
+    "nested too deeply": ('{"objects": ' + "[" * 100_000, "in each other too deeply"),
 }
 
 

@@ -116,3 +116,64 @@ def test_in_virtual_time_a_gang_starts_as_a_whole_once_there_is_room() -> None:
     starts = {entry["pod"]: entry["start"] for entry in result["placements"]}
     assert starts == {"default/first-0": 0, "default/second-0": 30, "default/second-1": 30}
     assert result["summary"]["makespan"] == 40
+
+
+NEAR_THE_CACHE: Obj = {
+    "podAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"labelSelector": {"matchLabels": {"app": "cache"}}, "topologyKey": "kubernetes.io/hostname"}
+        ]
+    }
+}
+
+
+def test_gang_that_wants_a_pod_near_is_tried_again_when_that_is_there() -> None:
+    result = run(*dgx("a", "b"), *(one.set("spec.affinity", NEAR_THE_CACHE) for one in members(2, 2, gpu=1)))
+    assert len(result["pending"]) == 2
+    wanting = [one.set("spec.affinity", NEAR_THE_CACHE) for one in members(2, 2, gpu=1)]
+    nodes = where(run(*dgx("a", "b"), *wanting, pod("cache").cpu(1).label("app", "cache")))
+    assert nodes["g-0"] == nodes["g-1"] == nodes["cache"]
+
+
+def mpi(*roles: str) -> list[Builder]:
+    """A job whose launcher waits for two workers, and its pods in this order."""
+    made = Builder("kubeflow.org/v2beta1", "MPIJob", "m", "default")
+    replicas = {"Launcher": {"replicas": 1}, "Worker": {"replicas": 2}}
+    made.set("spec", {"launcherCreationPolicy": "WaitForWorkersReady", "mpiReplicaSpecs": replicas})
+    pods = (pod(f"{role}-{i}").cpu(1).gpu(8 if role == "worker" else 0) for i, role in enumerate(roles))
+    owned = (one.owner("MPIJob", "m", made.obj["metadata"]["uid"], "kubeflow.org/v2beta1") for one in pods)
+    return [
+        made,
+        *(one.label("training.kubeflow.org/job-role", role) for one, role in zip(owned, roles, strict=True)),
+    ]
+
+
+def test_who_comes_after_others_is_tried_again_when_they_have_their_places() -> None:
+    pods = mpi("launcher", "worker", "worker")
+    assert None not in where(run(*dgx("a", "b"), *pods)).values()
+    assert not run_timeline(Simulation([one.build() for one in (*dgx("a", "b"), *pods)]))["pending"]
+
+
+def test_who_comes_after_others_is_told_so() -> None:
+    reasons = {
+        entry["pod"]: entry["reason"] for entry in run(*dgx("a"), *mpi("launcher", "worker", "worker"))["pending"]
+    }
+    assert reasons["default/launcher-0"] == (
+        "The pod waits until the worker pods of gang MPIJob m have a node: 0 of 2 have."
+    )
+
+
+def spark(name: str, role: str, cpu: int, second: int) -> Builder:
+    made = pod(name).cpu(cpu).memory("1Gi").label("spark-role", role).label("spark-app-selector", "app")
+    made.annotation(v.EXECUTOR_COUNT, "2").annotation(v.EXECUTOR_CPU, "2").annotation(v.EXECUTOR_MEMORY, "1Gi")
+    return made.annotation(v.SIMULATED_RUN_TIME, "50").created(f"2026-01-01T00:00:{second:02}Z")
+
+
+def test_in_virtual_time_executors_start_in_the_room_held_for_them_though_somebody_else_ends_just_then() -> None:
+    executors = [spark("e-1", "executor", 2, 1), spark("e-2", "executor", 2, 2)]
+    brief = pod("brief").cpu(1).annotation(v.SIMULATED_RUN_TIME, "2")
+    machine = node("a").capacity(cpu=6, memory="64Gi")
+    objects = [one.build() for one in (machine, spark("d", "driver", 1, 0), *executors, brief)]
+    result = run_timeline(Simulation(objects))
+    starts = {entry["pod"]: entry["start"] for entry in result["placements"]}
+    assert starts == {"default/d": 0, "default/brief": 0, "default/e-1": 2, "default/e-2": 2}
