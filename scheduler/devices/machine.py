@@ -25,10 +25,9 @@ _MI: Final = 1 << 20
 _GRAIN: Final = 64 * _MI
 
 # Sizes that cards are sold as, in GiB. What the driver reports is less: it keeps some, and so does ECC memory.
-_CLASSES: Final = tuple(
-    size << 30
-    for size in (4, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64, 72, 80, 94, 96, 128, 141, 144, 180, 186, 192, 256, 288)
-)
+_SMALL: Final = (4, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48)
+_LARGE: Final = (64, 72, 80, 94, 96, 128, 141, 144, 180, 186, 192, 256, 288)
+_CLASSES: Final = tuple(size << 30 for size in (*_SMALL, *_LARGE))
 _LEAST_OF_CLASS: Final = 0.92
 
 Amounts = tuple[int, ...]

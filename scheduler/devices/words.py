@@ -137,7 +137,7 @@ def gpu_detail(spot: Spot, ask: Ask) -> str:
 
 
 def _too_small(machine: Machine) -> str:
-    sizes = sorted({size for size in machine.vram if size is not None})
+    sizes = sorted({size for index in machine.layout.gpus if (size := machine.vram[index]) is not None})
     if sizes:
         return f"its GPUs have {', '.join(map(amount, sizes))}"
     if machine.gpus is None:

@@ -10,7 +10,7 @@ from kubenexus.common import vocabulary as v
 from kubenexus.common import wire
 from kubenexus.common.config import Profile
 from kubenexus.common.objects import project_pod
-from kubenexus.common.topology import Gpu, NodeTopology, NumaNode, link_row
+from kubenexus.common.topology import Gpu, Health, NodeTopology, NumaNode, link_row
 from kubenexus.scheduler.devices.ask import Ask, read_ask
 from kubenexus.scheduler.devices.machine import machine_of, nominal
 from kubenexus.scheduler.devices.models import model_memory
@@ -432,10 +432,28 @@ TWO_HALVES = {v.NUMA_NODE_COUNT: "2"} | {
 }
 
 
+@pytest.mark.parametrize(
+    ("rest", "expected"),
+    [
+        pytest.param(Gpu(index=0, memory=40 * GIB), "its GPUs have 40Gi", id="too small"),
+        pytest.param(Gpu(index=0, memory=80 * GIB, mig=True), "none can be given out whole", id="cut up"),
+    ],
+)
+def test_cards_that_cannot_be_given_out_are_of_no_size(rest: Gpu, expected: str) -> None:
+    topology = NodeTopology(gpus=(rest, Gpu(index=1, memory=80 * GIB, health=Health.LOST)))
+    home = node("n").capacity(cpu=8, memory="8Gi", gpu=1)
+    home.annotation(v.TOPOLOGY_SNAPSHOT, wire.encode_annotation(topology))
+    asking = wants("a", gpu=1).annotation(v.VRAM_REQUEST, "80Gi")
+    found = Simulation([home.build(), asking.build()], explain=True).run()
+    assert found["pending"][0]["nodes"]["n"]["reasons"] == [
+        f"node(s) without 1 GPU with 80Gi or more each ({expected})"
+    ]
+
+
 @pytest.mark.parametrize(("pages", "numa"), [("1Gi", [0]), ("2Gi", [0]), ("3Gi", None)])
 def test_huge_pages_of_one_numa_node_are_not_in_the_others(pages: str, numa: list[int] | None) -> None:
     """Who writes labels writes none where there are no pages."""
-    home = node("n").capacity(cpu=8, memory="8Gi", **{"hugepages-2Mi": "2Gi"})
+    home = node("n").capacity(cpu=8, memory="8Gi", **{"hugepages-2Mi": 2 * GIB})
     for key, text in (TWO_HALVES | {v.numa_node_label(0, "hugepages-2Mi"): "1024"}).items():
         home.label(key, text)
     asking = wants("a", "single-numa").request("hugepages-2Mi", pages)
@@ -576,7 +594,18 @@ def test_v2_how_well_a_card_is_used(share: int, expected: int) -> None:
 
 @pytest.mark.parametrize(
     ("mebibytes", "gibibytes"),
-    [(81559, 80), (81920, 80), (46068, 48), (23034, 24), (15360, 16), (32480, 32), (143771, 141), (40960, 40), (262128, 256), (146831, 144)],
+    [
+        (81559, 80),
+        (81920, 80),
+        (46068, 48),
+        (23034, 24),
+        (15360, 16),
+        (32480, 32),
+        (143771, 141),
+        (40960, 40),
+        (262128, 256),
+        (146831, 144),
+    ],
 )
 def test_the_size_a_card_is_sold_as(mebibytes: int, gibibytes: int) -> None:
     assert nominal(mebibytes << 20) == gibibytes * GIB
