@@ -87,7 +87,7 @@ def _fate(obj: Obj) -> str:
     if obj["spec"].get("nodeName"):
         return "bound"
     said = [one for one in obj["status"].get("conditions") or () if one["type"] == "PodScheduled"]
-    return "told" if said and "members at once" in said[0]["message"] else "waits"
+    return "told" if said and "nodes are available" in said[0]["message"] else "waits"
 
 
 @contextmanager
